@@ -1,0 +1,20 @@
+#pragma once
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace sherd {
+
+// The only source of time for logic: tests give a manual one. Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual absl::Time Now() const = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  absl::Time Now() const override { return absl::Now(); }
+};
+
+}  // namespace sherd

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "prometheus/registry.h"
+
+namespace sherd {
+
+// Serves a registry at http://ADDRESS/metrics until destroyed. Thread-safe.
+class MetricsServer {
+ public:
+  // `address` is "HOST:PORT"; port 0 takes a free one. kUnavailable, naming the address, when it is
+  // taken.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
+      const std::string& address, std::shared_ptr<prometheus::Registry> registry);
+  ~MetricsServer();
+
+  int port() const;
+
+ private:
+  struct Impl;
+  explicit MetricsServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Adds sherd_build_info{version, compiler, component} = 1.
+void AddBuildInfo(prometheus::Registry& registry, const std::string& component);
+
+}  // namespace sherd

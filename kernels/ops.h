@@ -1,0 +1,127 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace sherd {
+
+// Non-owning pointers with an element type. Activations are fp32 on this interface's CPU
+// implementation; parameters and their gradients are of the job's types.
+struct ConstParam {
+  const void* data;
+  DType dtype;
+};
+struct GradOut {
+  void* data;
+  DType dtype;
+  // False: overwrite. True: add to what is there, in fp32, and round once.
+  bool accumulate;
+};
+
+// Shapes: B sequences of T tokens, N = B·T rows, C channels, H heads of size D = C / H, V
+// vocabulary entries.
+struct AttentionShape {
+  int64_t batch, tokens, heads, head_size;
+};
+
+struct AdamWParams {
+  double lr, beta1, beta2, eps, weight_decay;
+  // Counts from 1.
+  int64_t step;
+  // Multiplies every gradient first: the clipping coefficient.
+  float grad_scale;
+};
+
+// An exact sum of squares of floats: order-free, hence independent of how shards are cut.
+// A fixed-point number of 640 bits, least significant limb first, that covers every square of a
+// finite float and 2^60 of them. A NaN or infinity among the inputs is remembered instead of
+// summed.
+struct ExactSum {
+  std::array<uint64_t, 10> limbs{};
+  uint64_t nonfinite = 0;
+
+  void Add(const ExactSum& other);
+  // The sum rounded to nearest; NaN when anything not finite went in.
+  double Value() const;
+};
+
+// The whole vocabulary of the compute back ends. Enqueues on the device's compute stream (the CPU
+// computes at once). Pointers are device memory and may not overlap unless stated. Sizes may be 1
+// and odd; zero rows do nothing. The result never depends on the number of threads. One caller at a
+// time.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // y (N, out) = x (N, in) · wᵀ + bias; w (out, in); bias (out) or data == nullptr.
+  virtual void LinearForward(const float* x, ConstParam w, ConstParam bias, float* y, int64_t rows,
+                             int64_t in, int64_t out) = 0;
+  // dx (N, in) = dy (N, out) · w, added to dx when `accumulate`.
+  virtual void LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64_t rows,
+                                   int64_t in, int64_t out, bool accumulate) = 0;
+  // dw (out, in) = dyᵀ · x; dbias (out) = column sums of dy, unless its data == nullptr.
+  virtual void LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
+                                    int64_t rows, int64_t in, int64_t out) = 0;
+
+  // x (B, T, C) = wte[token] + wpe[position]; tokens (B, T) in [0, V).
+  virtual void EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
+                                int64_t batch, int64_t tokens_per_sequence, int64_t channels) = 0;
+  // Sums dx rows by token in row order (deterministic): dwte (V, C), dwpe (rows of positions >= T
+  // are zeroed up to `context` unless accumulating).
+  virtual void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
+                                 int64_t batch, int64_t tokens_per_sequence, int64_t channels,
+                                 int64_t vocab, int64_t context) = 0;
+
+  // y = (x − mean) · rstd · w + b over the last dimension, eps 1e-5; mean, rstd (N) are kept for
+  // backward.
+  virtual void LayerNormForward(const float* x, ConstParam w, ConstParam b, float* y, float* mean,
+                                float* rstd, int64_t rows, int64_t channels) = 0;
+  // dx is added to when `accumulate` (the residual path).
+  virtual void LayerNormBackward(const float* dy, const float* x, ConstParam w, const float* mean,
+                                 const float* rstd, float* dx, bool accumulate, GradOut dw,
+                                 GradOut db, int64_t rows, int64_t channels) = 0;
+
+  // tanh approximation of GELU, as GPT-2: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+  virtual void GeluForward(const float* x, float* y, int64_t elements) = 0;
+  // dx = dy · gelu'(x); dx may be dy.
+  virtual void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) = 0;
+
+  // y = a + b; y may be a or b.
+  virtual void Add(const float* a, const float* b, float* y, int64_t elements) = 0;
+
+  // Causal attention with online softmax, scale 1/√D; never stores T × T. qkv (B, T, 3, H, D), out
+  // (B, T, H, D), lse (B, H, T) = log-sum-exp of the scaled scores, for backward.
+  virtual void AttentionForward(const float* qkv, float* out, float* lse,
+                                const AttentionShape& shape) = 0;
+  // dqkv (B, T, 3, H, D) is overwritten.
+  virtual void AttentionBackward(const float* dout, const float* qkv, const float* out,
+                                 const float* lse, float* dqkv, const AttentionShape& shape) = 0;
+
+  // logits (N, V) are replaced by d(loss · scale)/dlogits, where loss is the sum of token losses;
+  // returns that sum in nats, unscaled, added up in row order in double. targets (N) in [0, V); a
+  // negative target counts nothing and gets zero gradients.
+  virtual double CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                                      int64_t rows, int64_t vocab) = 0;
+  // The loss alone; logits stay.
+  virtual double CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
+                              int64_t vocab) = 0;
+
+  // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction. Updates
+  // master, m, v in fp32 from grad (elements, of grad_dtype) and writes `param`: master rounded to
+  // bf16, or nothing more when param.data == master (fp32, whose parameters are the master).
+  virtual void AdamW(GradOut param, float* master, float* m, float* v, const void* grad,
+                     DType grad_dtype, const AdamWParams& params, int64_t elements) = 0;
+
+  // sum += Σ x², exactly.
+  virtual void AddSquares(const void* x, DType dtype, int64_t elements, ExactSum& sum) = 0;
+
+  // dst = round(dst + src), element by element, in fp32 then rounded to dtype. A node of the
+  // reduction tree.
+  virtual void AddRounded(void* dst, const void* src, DType dtype, int64_t elements) = 0;
+  virtual void Cast(const void* src, DType src_dtype, void* dst, DType dst_dtype,
+                    int64_t elements) = 0;
+};
+
+}  // namespace sherd

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "sherd/v1/job.pb.h"
+#include "sherd/v1/job_service.pb.h"
+
+namespace sherd {
+
+// Names as the job file and the command line spell them; kUnspecified has no name.
+absl::string_view NameOf(v1::Strategy strategy);
+absl::string_view NameOf(v1::Architecture arch);
+absl::string_view NameOf(v1::DataType type);
+absl::string_view NameOf(v1::DataFormat format);
+absl::string_view NameOf(v1::ScheduleKind kind);
+absl::string_view NameOf(v1::JobState state);  // "QUEUED", …
+
+// All valid names of an enumeration of the job file, in order: for parsers and "did you mean".
+std::vector<absl::string_view> StrategyNames();
+std::vector<absl::string_view> ArchitectureNames();
+std::vector<absl::string_view> DataTypeNames();
+std::vector<absl::string_view> DataFormatNames();
+std::vector<absl::string_view> ScheduleKindNames();
+std::vector<absl::string_view> PresetNames();
+
+// UNSPECIFIED when no value has the name.
+v1::Strategy StrategyFromName(absl::string_view name);
+v1::Architecture ArchitectureFromName(absl::string_view name);
+v1::DataType DataTypeFromName(absl::string_view name);
+v1::DataFormat DataFormatFromName(absl::string_view name);
+v1::ScheduleKind ScheduleKindFromName(absl::string_view name);
+
+// The candidate closest to `name` by edit distance; "" when none is close.
+std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates);
+
+// Fills in presets and defaults. Idempotent; leaves what is wrong for ValidateJobSpec to report.
+v1::JobSpec NormalizeJobSpec(v1::JobSpec spec);
+
+// Everything that is wrong with a normalised specification, each with the field's name as in the
+// job file and one sentence that says what would be right; empty when it can run. Looks at no file.
+// Bounds every size so that later arithmetic in int64 bytes cannot overflow.
+v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec);
+
+}  // namespace sherd

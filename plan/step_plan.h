@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/parameters.h"
+#include "plan/schedule.h"
+#include "plan/shard_layout.h"
+#include "plan/strategy.h"
+
+namespace sherd {
+
+enum class StepOp {
+  kGather,         // start all-gathering a unit's parameters
+  kForward,        // a unit's forward; waits for the gather of what it reads
+  kBackward,       // a unit's backward into its gradient buffer
+  kReduceScatter,  // start folding the unit's gradients of this round into the owners' accumulators
+  kAccumulate,     // fold the unit's gradients of this round into the rank's own accumulator
+  kFree,           // drop a unit's gathered parameters
+  kAllReduce,      // start summing a unit's accumulated gradients over the ranks
+  kExchange,  // losses, squared norms and flags of every rank; the clipping coefficient follows
+  kUpdate,    // AdamW on what the rank owns of a unit
+};
+
+struct PlannedOp {
+  StepOp op;
+  int unit = -1;       // -1: no unit
+  int64_t round = -1;  // -1: once a step
+  // Sent by this rank.
+  int64_t wire_bytes = 0;
+  int64_t wire_messages = 0;
+};
+
+struct StepPlanOptions {
+  int64_t rounds = 1;
+  bool reshard_after_forward = true;
+  int64_t prefetch = 1;
+  int64_t param_bytes = 2;
+  int64_t grad_bytes = 2;
+  // Size of one rank's record in the exchange.
+  int64_t exchange_bytes = 0;
+};
+
+// The ordered operations of one step; the same for every rank, so collectives always match.
+struct StepPlan {
+  std::vector<PlannedOp> ops;
+};
+
+StepPlan BuildStepPlan(const Inventory& inventory, const ShardLayout& layout,
+                       const StrategyRow& strategy, const StepPlanOptions& options);
+
+// One readable line an operation, for golden files and `--explain`.
+std::string Describe(const StepPlan& plan, const Inventory& inventory);
+
+}  // namespace sherd

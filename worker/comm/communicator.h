@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "kernels/dtype.h"
+#include "worker/comm/tree_accumulator.h"
+
+namespace sherd {
+
+enum class Collective : uint8_t {
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kBroadcast,
+  kBarrier,
+  kExchange
+};
+inline constexpr int kCollectives = 6;
+// "all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier", "exchange".
+absl::string_view NameOf(Collective collective);
+
+// Bytes that this rank sent (peers took from its arena), counted where they move, and calls
+// completed.
+struct WireCount {
+  int64_t bytes = 0;
+  int64_t messages = 0;
+  int64_t calls = 0;
+  // From the start of the operation on the communicator's thread to its end, summed over calls.
+  double seconds = 0;
+};
+using WireCounts = std::array<WireCount, kCollectives>;
+
+// Names an enqueued operation; operations of one communicator complete in the order of their
+// tickets.
+using Ticket = uint64_t;
+
+// One process group's collectives. Every member calls the same operations with the same sizes in
+// the same order; a mismatch ends the communicator on every rank with kFailedPrecondition naming
+// rank and operation. Operations are enqueued and run one after another on the communicator's own
+// thread; they see what the caller wrote before enqueuing. Buffers stay untouched by the caller
+// until Wait returns.
+//
+// `dtype` counts elements; sizes may be 0 and odd. Reductions sum over ranks [0, contributors) by
+// the binary tree over the rank (tree_accumulator.h); other ranks take part and contribute nothing.
+//
+// Errors of Wait: kAborted after Abort (with Abort's message), kUnavailable "rank R …: its process
+// went away" when a peer died, kDeadlineExceeded naming operation, number and the missing ranks
+// when nothing arrives for the communicator's time-out. After the first error every operation
+// returns it, all within 500 ms. Thread-safe: Abort and counts from any thread; the rest from one
+// thread.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Zeroed memory (arena_bytes, 64-byte aligned) that peers read in place. Inputs marked "arena"
+  // must lie in it.
+  virtual std::byte* arena() const = 0;
+  virtual int64_t arena_bytes() const = 0;
+
+  // gathered (size · bytes, anywhere) = every rank's shard (bytes, arena) in rank order.
+  virtual Ticket AllGather(const void* shard, void* gathered, int64_t bytes) = 0;
+  // Folds rank r's slice of every contributor's input (size · shard_elements, arena) into `into`,
+  // in rank order.
+  virtual Ticket ReduceScatter(const void* input, int contributors, TreeAccumulator* into) = 0;
+  // data (elements, arena) = the sum over contributors, on every rank.
+  virtual Ticket AllReduce(void* data, int64_t elements, DType dtype, int contributors) = 0;
+  // data (bytes, arena) = root's data.
+  virtual Ticket Broadcast(void* data, int64_t bytes, int root) = 0;
+  virtual Ticket Barrier() = 0;
+  // records (size · bytes) = every rank's record (bytes <= kMaxExchangeBytes, copied when
+  // enqueued), anywhere.
+  virtual Ticket Exchange(const void* record, void* records, int64_t bytes) = 0;
+  static constexpr int64_t kMaxExchangeBytes = 64 << 10;
+
+  // Blocks until the operation has ended. Seconds blocked here are the exposed communication time.
+  virtual absl::Status Wait(Ticket ticket) = 0;
+  // Ends every operation, waiting or to come, with kAborted and `reason`. Idempotent; the first
+  // error wins.
+  virtual void Abort(absl::string_view reason) = 0;
+
+  virtual WireCounts counts() const = 0;
+  // Rank whose process is known to have gone away; -1 when none.
+  virtual int lost_peer() const = 0;
+};
+
+}  // namespace sherd

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "prometheus/registry.h"
+#include "sherd/v1/events.pb.h"
+#include "sherd/v1/layout.pb.h"
+#include "worker/comm/data_link.h"
+
+namespace sherd {
+
+// Hears what a rank does; called on the trainer's thread, never under a lock. Must not block.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void OnReady() = 0;
+  // Rank 0 reports steps and evaluations; every rank its ledger.
+  virtual void OnStep(const v1::StepReport& report) = 0;
+  virtual void OnEval(const v1::EvalReport& report) = 0;
+  virtual void OnLedger(const v1::RankLedger& ledger) = 0;
+  virtual void OnLog(absl::string_view text) = 0;
+};
+
+// How a rank's work ended.
+struct TrainResult {
+  absl::Status status;
+  // The last completed step.
+  int64_t step = 0;
+  // What was under way: "step 12, h.3, reduce_scatter".
+  std::string operation;
+  // The rank that went away, when that is why; -1 else.
+  int lost_peer = -1;
+  // On rank 0 of a finished job.
+  std::string weights_path;
+};
+
+struct TrainerOptions {
+  std::string data_root;    // "" : any path
+  std::string output_root;  // "" : any path
+  int threads = 1;          // compute threads of this rank
+};
+
+// One rank of one epoch of a job, from forming its groups to writing its weights. Nothing of it is
+// left when it is destroyed: memory, threads, descriptors, segments.
+class Trainer {
+ public:
+  static std::unique_ptr<Trainer> Make(const v1::Assignment& assignment,
+                                       const TrainerOptions& options, DataListener& listener,
+                                       prometheus::Registry& metrics);
+  virtual ~Trainer() = default;
+  // Blocks until the job is done, fails or is aborted. Call once.
+  virtual TrainResult Run(TrainObserver& observer) = 0;
+  // From any thread, also before and after Run: Run returns kAborted within 500 ms.
+  virtual void Abort(absl::string_view reason) = 0;
+};
+
+// Looks at a job's files as InspectData asks (worker.proto). OK, or one sentence that names the
+// file and what would be right.
+absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
+                             int64_t seq_len, int64_t vocab, const TrainerOptions& options);
+
+}  // namespace sherd
