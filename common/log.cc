@@ -30,7 +30,7 @@ constexpr char Letter(Severity severity) {
 
 }  // namespace
 
-void SetLogProgram(absl::string_view program) { Program() = program; }
+void SetLogProgram(absl::string_view program) { Program() = std::string(program); }
 
 void Log(Severity severity, absl::string_view message) {
   const char letter = Letter(severity);
