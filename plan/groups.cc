@@ -1,0 +1,42 @@
+#include "plan/groups.h"
+
+#include "common/check.h"
+
+namespace sherd {
+namespace {
+
+void AppendIfMember(const std::vector<std::vector<int>>& groups, int rank, v1::GroupKind kind,
+                    std::vector<v1::ProcessGroup>& out) {
+  for (const std::vector<int>& ranks : groups) {
+    for (const int member : ranks) {
+      if (member != rank) continue;
+      v1::ProcessGroup group;
+      group.set_kind(kind);
+      for (const int each : ranks) group.add_ranks(each);
+      out.push_back(group);
+    }
+  }
+}
+
+}  // namespace
+
+Groups BuildGroups(int world, int tensor_degree) {
+  SHERD_CHECK(tensor_degree >= 1 && world >= 1 && world % tensor_degree == 0);
+  Groups groups;
+  groups.tensor.resize(static_cast<size_t>(world / tensor_degree));
+  groups.data.resize(static_cast<size_t>(tensor_degree));
+  for (int rank = 0; rank < world; ++rank) {
+    groups.tensor[static_cast<size_t>(rank / tensor_degree)].push_back(rank);
+    groups.data[static_cast<size_t>(rank % tensor_degree)].push_back(rank);
+  }
+  return groups;
+}
+
+std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank) {
+  std::vector<v1::ProcessGroup> out;
+  AppendIfMember(groups.tensor, rank, v1::GROUP_KIND_TENSOR, out);
+  AppendIfMember(groups.data, rank, v1::GROUP_KIND_DATA, out);
+  return out;
+}
+
+}  // namespace sherd

@@ -1,0 +1,194 @@
+#include "plan/job_spec.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "plan/presets.h"
+
+namespace sherd {
+namespace {
+
+template <typename Enum>
+struct Named {
+  Enum value;
+  absl::string_view name;
+};
+
+constexpr Named<v1::Strategy> kStrategies[] = {{v1::STRATEGY_DDP, "ddp"},
+                                               {v1::STRATEGY_ZERO1, "zero1"},
+                                               {v1::STRATEGY_ZERO2, "zero2"},
+                                               {v1::STRATEGY_ZERO3, "zero3"},
+                                               {v1::STRATEGY_HYBRID, "hybrid"}};
+constexpr Named<v1::Architecture> kArchitectures[] = {{v1::ARCHITECTURE_GPT2, "gpt2"},
+                                                      {v1::ARCHITECTURE_LLAMA, "llama"}};
+constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
+                                              {v1::DATA_TYPE_BF16, "bf16"}};
+constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"}};
+constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
+                                                      {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
+constexpr Named<v1::JobState> kJobStates[] = {{v1::JOB_STATE_QUEUED, "QUEUED"},
+                                              {v1::JOB_STATE_FORMING, "FORMING"},
+                                              {v1::JOB_STATE_RUNNING, "RUNNING"},
+                                              {v1::JOB_STATE_RECOVERING, "RECOVERING"},
+                                              {v1::JOB_STATE_SUCCEEDED, "SUCCEEDED"},
+                                              {v1::JOB_STATE_FAILED, "FAILED"},
+                                              {v1::JOB_STATE_CANCELLED, "CANCELLED"}};
+
+template <typename Enum, size_t kCount>
+absl::string_view NameIn(const Named<Enum> (&table)[kCount], Enum value) {
+  for (const Named<Enum>& row : table) {
+    if (row.value == value) return row.name;
+  }
+  return "";
+}
+
+template <typename Enum, size_t kCount>
+Enum ValueIn(const Named<Enum> (&table)[kCount], absl::string_view name) {
+  for (const Named<Enum>& row : table) {
+    if (row.name == name) return row.value;
+  }
+  return Enum{};
+}
+
+template <typename Enum, size_t kCount>
+std::vector<absl::string_view> NamesIn(const Named<Enum> (&table)[kCount]) {
+  std::vector<absl::string_view> names;
+  for (const Named<Enum>& row : table) names.push_back(row.name);
+  return names;
+}
+
+// Insertions, deletions, substitutions and swaps of neighbours, without regard to case.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  const auto same = [&](size_t i, size_t j) {
+    return absl::ascii_tolower(a[i]) == absl::ascii_tolower(b[j]);
+  };
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (same(i - 1, j - 1) ? 0 : 1)});
+      if (i > 1 && j > 1 && same(i - 1, j - 2) && same(i - 2, j - 1)) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
+    }
+    std::swap(before_last, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+void FillModel(v1::ModelSpec& model) {
+  if (const std::optional<v1::ModelSpec> preset = FindPreset(model.preset())) {
+    if (model.arch() == v1::ARCHITECTURE_UNSPECIFIED) model.set_arch(preset->arch());
+    if (model.layers() == 0) model.set_layers(preset->layers());
+    if (model.hidden() == 0) model.set_hidden(preset->hidden());
+    if (model.heads() == 0) model.set_heads(preset->heads());
+    if (model.vocab() == 0) model.set_vocab(preset->vocab());
+    if (model.context() == 0) model.set_context(preset->context());
+  }
+  if (model.arch() == v1::ARCHITECTURE_UNSPECIFIED) model.set_arch(v1::ARCHITECTURE_GPT2);
+  if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
+  // Beyond this hidden is refused, and the product would overflow.
+  constexpr int64_t kLargestFactor = INT64_MAX / 4;
+  if (model.ffn() == 0 && model.hidden() > 0 && model.hidden() <= kLargestFactor) {
+    model.set_ffn(4 * model.hidden());
+  }
+  if (!model.has_tie_embeddings()) model.set_tie_embeddings(true);
+}
+
+void FillOptimizer(v1::OptimizerSpec& optimizer) {
+  if (optimizer.lr() == 0) optimizer.set_lr(3e-4);
+  if (!optimizer.has_beta1()) optimizer.set_beta1(0.9);
+  if (!optimizer.has_beta2()) optimizer.set_beta2(0.95);
+  if (optimizer.eps() == 0) optimizer.set_eps(1e-8);
+  if (!optimizer.has_weight_decay()) optimizer.set_weight_decay(0.1);
+}
+
+void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model) {
+  if (train.global_batch() == 0) train.set_global_batch(32);
+  if (train.micro_batch() == 0 && train.global_batch() > 0) {
+    train.set_micro_batch(std::gcd(train.global_batch(), int64_t{4}));
+  }
+  if (train.seq_len() == 0) train.set_seq_len(model.context());
+  FillOptimizer(*train.mutable_optimizer());
+  v1::ScheduleSpec& schedule = *train.mutable_schedule();
+  if (schedule.kind() == v1::SCHEDULE_KIND_UNSPECIFIED) {
+    schedule.set_kind(v1::SCHEDULE_KIND_COSINE);
+  }
+  if (!schedule.has_min_lr()) schedule.set_min_lr(train.optimizer().lr() / 10);
+  if (!train.has_grad_clip()) train.set_grad_clip(1.0);
+}
+
+void FillParallel(v1::ParallelSpec& parallel) {
+  if (parallel.strategy() == v1::STRATEGY_UNSPECIFIED) parallel.set_strategy(v1::STRATEGY_ZERO3);
+  if (parallel.tensor() == 0) parallel.set_tensor(1);
+  if (!parallel.has_reshard_after_forward()) parallel.set_reshard_after_forward(true);
+  if (!parallel.has_prefetch()) parallel.set_prefetch(1);
+}
+
+}  // namespace
+
+absl::string_view NameOf(v1::Strategy strategy) { return NameIn(kStrategies, strategy); }
+absl::string_view NameOf(v1::Architecture arch) { return NameIn(kArchitectures, arch); }
+absl::string_view NameOf(v1::DataType type) { return NameIn(kDataTypes, type); }
+absl::string_view NameOf(v1::DataFormat format) { return NameIn(kDataFormats, format); }
+absl::string_view NameOf(v1::ScheduleKind kind) { return NameIn(kScheduleKinds, kind); }
+absl::string_view NameOf(v1::JobState state) { return NameIn(kJobStates, state); }
+
+std::vector<absl::string_view> StrategyNames() { return NamesIn(kStrategies); }
+std::vector<absl::string_view> ArchitectureNames() { return NamesIn(kArchitectures); }
+std::vector<absl::string_view> DataTypeNames() { return NamesIn(kDataTypes); }
+std::vector<absl::string_view> DataFormatNames() { return NamesIn(kDataFormats); }
+std::vector<absl::string_view> ScheduleKindNames() { return NamesIn(kScheduleKinds); }
+
+v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
+v1::Architecture ArchitectureFromName(absl::string_view name) {
+  return ValueIn(kArchitectures, name);
+}
+v1::DataType DataTypeFromName(absl::string_view name) { return ValueIn(kDataTypes, name); }
+v1::DataFormat DataFormatFromName(absl::string_view name) { return ValueIn(kDataFormats, name); }
+v1::ScheduleKind ScheduleKindFromName(absl::string_view name) {
+  return ValueIn(kScheduleKinds, name);
+}
+
+std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates) {
+  // Beyond this a "did you mean" is a guess, and the distance of a huge name costs too much.
+  constexpr size_t kLongestName = 64;
+  if (name.empty() || name.size() > kLongestName) return "";
+  std::string nearest;
+  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
+  for (const absl::string_view candidate : candidates) {
+    const size_t distance = EditDistance(name, candidate);
+    if (distance < least) {
+      least = distance;
+      nearest = std::string(candidate);
+    }
+  }
+  return nearest;
+}
+
+v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
+  FillModel(*spec.mutable_model());
+  if (spec.data().format() == v1::DATA_FORMAT_UNSPECIFIED) {
+    spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
+  }
+  if (spec.data().tokenizer().empty()) spec.mutable_data()->set_tokenizer("bytes");
+  FillTrain(*spec.mutable_train(), spec.model());
+  FillParallel(*spec.mutable_parallel());
+  v1::PrecisionSpec& precision = *spec.mutable_precision();
+  if (precision.compute() == v1::DATA_TYPE_UNSPECIFIED) precision.set_compute(v1::DATA_TYPE_BF16);
+  if (precision.grad() == v1::DATA_TYPE_UNSPECIFIED) precision.set_grad(precision.compute());
+  v1::ElasticSpec& elastic = *spec.mutable_elastic();
+  if (elastic.min_workers() == 0) elastic.set_min_workers(1);
+  if (elastic.failure_detection_ms() == 0) elastic.set_failure_detection_ms(3000);
+  spec.mutable_checkpoint();
+  return spec;
+}
+
+}  // namespace sherd

@@ -1,0 +1,27 @@
+#include "plan/strategy.h"
+
+#include <array>
+
+namespace sherd {
+namespace {
+
+constexpr std::array<StrategyRow, 2> kTable = {{
+    {v1::STRATEGY_DDP, Placement::kWhole, Placement::kWhole, Placement::kWhole,
+     MicroBatchOrder::kConsecutive, GradientFlow::kAllReducePerStep, ParameterFlow::kStayWhole},
+    {v1::STRATEGY_ZERO3, Placement::kShard, Placement::kShard, Placement::kShard,
+     MicroBatchOrder::kRoundRobin, GradientFlow::kReduceScatterPerMicroBatch,
+     ParameterFlow::kGatherPerUse},
+}};
+
+}  // namespace
+
+absl::Span<const StrategyRow> StrategyTable() { return kTable; }
+
+const StrategyRow* FindStrategy(v1::Strategy strategy) {
+  for (const StrategyRow& row : kTable) {
+    if (row.strategy == strategy) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace sherd
