@@ -31,13 +31,11 @@ constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
 constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
                                                       {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
-constexpr Named<v1::JobState> kJobStates[] = {{v1::JOB_STATE_QUEUED, "QUEUED"},
-                                              {v1::JOB_STATE_FORMING, "FORMING"},
-                                              {v1::JOB_STATE_RUNNING, "RUNNING"},
-                                              {v1::JOB_STATE_RECOVERING, "RECOVERING"},
-                                              {v1::JOB_STATE_SUCCEEDED, "SUCCEEDED"},
-                                              {v1::JOB_STATE_FAILED, "FAILED"},
-                                              {v1::JOB_STATE_CANCELLED, "CANCELLED"}};
+constexpr Named<v1::JobState> kJobStates[] = {
+    {v1::JOB_STATE_QUEUED, "QUEUED"},       {v1::JOB_STATE_FORMING, "FORMING"},
+    {v1::JOB_STATE_RUNNING, "RUNNING"},     {v1::JOB_STATE_RECOVERING, "RECOVERING"},
+    {v1::JOB_STATE_SUCCEEDED, "SUCCEEDED"}, {v1::JOB_STATE_FAILED, "FAILED"},
+    {v1::JOB_STATE_CANCELLED, "CANCELLED"}};
 
 template <typename Enum, size_t kCount>
 absl::string_view NameIn(const Named<Enum> (&table)[kCount], Enum value) {

@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plan/job_spec.h"
+#include "plan/presets.h"
+#include "plan/strategy.h"
+
+// Bounds together keep every byte count of one rank and step below 2^62: at most 4e12 parameters ×
+// 16 bytes of state; × 3 × 4 bytes on the wire × 2^16 rounds; 2^24 tokens of a micro-batch ×
+// activations of 1000 layers.
+namespace sherd {
+namespace {
+
+constexpr int64_t kMaxLayers = 1000;
+constexpr int64_t kMaxHidden = int64_t{1} << 16;
+constexpr int64_t kMaxHeads = int64_t{1} << 12;
+constexpr int64_t kMaxFfn = int64_t{1} << 20;
+constexpr int64_t kMaxVocab = int64_t{1} << 24;
+constexpr int64_t kMaxContext = int64_t{1} << 20;
+constexpr double kMaxParameters = 4e12;
+constexpr int64_t kMaxGlobalBatch = int64_t{1} << 24;
+constexpr int64_t kMaxMicroBatch = int64_t{1} << 16;
+constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 24;
+constexpr int64_t kMaxMicroBatches = int64_t{1} << 16;
+constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int64_t kMaxPrefetch = 16;
+constexpr int64_t kMaxWorkers = int64_t{1} << 16;
+constexpr int64_t kMinDetectionMs = 200;
+constexpr int64_t kMaxDetectionMs = 600'000;
+constexpr size_t kMaxNameLength = 100;
+constexpr int kMaxPaths = 10'000;
+constexpr size_t kMaxPathLength = 4096;
+constexpr int64_t kByteVocab = 256;
+
+// Collects violations. The Check functions return whether their rule holds.
+class Rules {
+ public:
+  v1::InvalidFields Take() && { return std::move(violations_); }
+
+  void Add(absl::string_view field, absl::string_view description) {
+    v1::InvalidField& violation = *violations_.add_fields();
+    violation.set_field(std::string(field));
+    violation.set_description(std::string(description));
+  }
+
+  bool CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return true;
+    Add(field, absl::StrCat(value, " is out of range; the nearest valid value is ",
+                            std::clamp(value, least, most), " (", least, " to ", most, ")"));
+    return false;
+  }
+
+  // Of a size that has no default.
+  bool CheckGiven(absl::string_view field, int64_t value, int64_t most) {
+    if (value != 0) return CheckRange(field, value, 1, most);
+    Add(field, absl::StrCat("must be given: a number from 1 to ", most));
+    return false;
+  }
+
+  bool CheckReal(absl::string_view field, double value, bool holds, absl::string_view rule) {
+    if (std::isfinite(value) && holds) return true;
+    Add(field, absl::StrCat(value, " is not valid; it must be ", rule));
+    return false;
+  }
+
+ private:
+  v1::InvalidFields violations_;
+};
+
+// "; the nearest is 4" or "; the nearest are 8 and 12".
+std::string NearestOf(const std::vector<int64_t>& values) {
+  return absl::StrCat("; the nearest ", values.size() == 1 ? "is " : "are ",
+                      absl::StrJoin(values, " and "));
+}
+
+std::vector<int64_t> NearestDivisors(int64_t of, int64_t value) {
+  std::vector<int64_t> nearest;
+  int64_t below = std::min(value, of);
+  while (below > 1 && of % below != 0) --below;
+  nearest.push_back(below);
+  for (int64_t above = value + 1; above <= of && above <= kMaxHeads; ++above) {
+    if (of % above != 0) continue;
+    nearest.push_back(above);
+    break;
+  }
+  return nearest;
+}
+
+std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most) {
+  std::vector<int64_t> nearest;
+  const int64_t below = value / of * of;
+  if (below > 0) nearest.push_back(below);
+  if (below + of <= most) nearest.push_back(below + of);
+  return nearest;
+}
+
+void CheckName(const v1::JobSpec& spec, Rules& rules) {
+  const std::string& name = spec.name();
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  if (name.empty()) {
+    rules.Add("name", "must be given: letters, digits, '.', '_' and '-', as in 'my-first-job'");
+  } else if (name.size() > kMaxNameLength) {
+    rules.Add("name", absl::StrCat("has ", name.size(), " characters; at most ", kMaxNameLength,
+                                   " are allowed"));
+  } else if (!std::all_of(name.begin(), name.end(), allowed) || name == "." || name == "..") {
+    std::string valid = name;
+    std::replace_if(
+        valid.begin(), valid.end(), [&](char c) { return !allowed(c); }, '-');
+    if (valid == "." || valid == "..") valid = "job";
+    rules.Add("name", absl::StrCat("may hold letters, digits, '.', '_' and '-' only; '", valid,
+                                   "' would be right"));
+  }
+}
+
+// True when the preset, if any, is one of ours: without it, sizes that are missing say nothing.
+bool CheckPreset(const v1::ModelSpec& model, Rules& rules) {
+  if (model.preset().empty() || FindPreset(model.preset()).has_value()) return true;
+  const std::string nearest = Nearest(model.preset(), PresetNames());
+  rules.Add("model.preset",
+            absl::StrCat("there is no preset '", model.preset().substr(0, kMaxNameLength), "'",
+                         nearest.empty() ? "." : absl::StrCat("; did you mean '", nearest, "'?"),
+                         " Presets are ", absl::StrJoin(PresetNames(), ", ")));
+  return false;
+}
+
+// In floating point: the product of sizes within their own bounds may exceed int64.
+double ApproximateParameters(const v1::ModelSpec& model) {
+  const double hidden = static_cast<double>(model.hidden());
+  const double block = 4 * hidden * hidden + 2 * hidden * static_cast<double>(model.ffn());
+  const double embeddings = model.tie_embeddings() ? 1 : 2;
+  return static_cast<double>(model.layers()) * block +
+         hidden * (embeddings * static_cast<double>(model.vocab()) +
+                   static_cast<double>(model.context()));
+}
+
+void CheckModel(const v1::ModelSpec& model, Rules& rules) {
+  if (!CheckPreset(model, rules)) return;
+  if (model.arch() != v1::ARCHITECTURE_GPT2) {
+    rules.Add("model.arch", absl::StrCat("'", NameOf(model.arch()),
+                                         "' is not supported by this version; the nearest that "
+                                         "is: gpt2"));
+  }
+  bool sizes = rules.CheckGiven("model.layers", model.layers(), kMaxLayers);
+  const bool hidden = rules.CheckGiven("model.hidden", model.hidden(), kMaxHidden);
+  const bool heads = rules.CheckGiven("model.heads", model.heads(), kMaxHeads);
+  sizes &= rules.CheckGiven("model.vocab", model.vocab(), kMaxVocab);
+  sizes &= rules.CheckGiven("model.context", model.context(), kMaxContext);
+  if (hidden && heads && model.hidden() % model.heads() != 0) {
+    const std::vector<int64_t> nearest = NearestDivisors(model.hidden(), model.heads());
+    rules.Add("model.heads",
+              absl::StrCat("heads ", model.heads(), " does not divide hidden ", model.hidden(),
+                           nearest.size() == 1 ? "; the nearest that does is "
+                                               : "; the nearest that do are ",
+                           absl::StrJoin(nearest, " and ")));
+  }
+  if (heads && model.kv_heads() != model.heads()) {
+    rules.Add("model.kv_heads", absl::StrCat("gpt2 has as many key and value heads as heads; ",
+                                             model.heads(), " would be right"));
+  }
+  if (hidden) sizes &= rules.CheckRange("model.ffn", model.ffn(), 1, kMaxFfn);
+  if (sizes && hidden && ApproximateParameters(model) > kMaxParameters) {
+    rules.Add("model", absl::StrCat("the model has about ", ApproximateParameters(model),
+                                    " parameters; at most ", kMaxParameters,
+                                    " are supported: lower layers, hidden, ffn or vocab"));
+  }
+}
+
+void CheckPaths(absl::string_view field,
+                const google::protobuf::RepeatedPtrField<std::string>& paths, Rules& rules) {
+  if (paths.size() > kMaxPaths) {
+    rules.Add(field,
+              absl::StrCat("lists ", paths.size(), " files; at most ", kMaxPaths, " are allowed"));
+    return;
+  }
+  for (int i = 0; i < paths.size(); ++i) {
+    const std::string& path = paths[i];
+    if (path.empty() || path.size() > kMaxPathLength || path.find('\0') != std::string::npos) {
+      rules.Add(absl::StrCat(field, "[", i, "]"),
+                absl::StrCat("must be a path of 1 to ", kMaxPathLength, " characters"));
+    }
+  }
+}
+
+void CheckData(const v1::JobSpec& spec, Rules& rules) {
+  const v1::DataSpec& data = spec.data();
+  if (data.train().empty()) {
+    rules.Add("data.train", "must list at least one file to train on, as in [corpus.txt]");
+  }
+  CheckPaths("data.train", data.train(), rules);
+  CheckPaths("data.eval", data.eval(), rules);
+  if (data.format() != v1::DATA_FORMAT_TEXT) {
+    rules.Add("data.format", "is not supported by this version; the nearest that is: text");
+  }
+  if (data.tokenizer() != "bytes") {
+    rules.Add("data.tokenizer", "must be 'bytes': this version has no other tokenizer");
+  } else if (spec.model().vocab() > 0 && spec.model().vocab() < kByteVocab) {
+    rules.Add("model.vocab", absl::StrCat("the tokenizer 'bytes' needs a vocabulary of at least ",
+                                          kByteVocab, "; ", spec.model().vocab(), " is too small"));
+  }
+}
+
+void CheckBatches(const v1::TrainSpec& train, int64_t context, Rules& rules) {
+  const bool global =
+      rules.CheckRange("train.global_batch", train.global_batch(), 1, kMaxGlobalBatch);
+  // A default micro_batch is missing only because global_batch is wrong.
+  const bool micro = (global || train.micro_batch() != 0) &&
+                     rules.CheckRange("train.micro_batch", train.micro_batch(), 1, kMaxMicroBatch);
+  if (global && micro && train.global_batch() % train.micro_batch() != 0) {
+    rules.Add("train.global_batch",
+              absl::StrCat("global_batch ", train.global_batch(),
+                           " is not a multiple of micro_batch ", train.micro_batch(),
+                           NearestOf(NearestMultiples(train.micro_batch(), train.global_batch(),
+                                                      kMaxGlobalBatch))));
+  } else if (global && micro && train.global_batch() / train.micro_batch() > kMaxMicroBatches) {
+    rules.Add("train.micro_batch",
+              absl::StrCat("makes more than ", kMaxMicroBatches, " micro-batches a step; ",
+                           (train.global_batch() + kMaxMicroBatches - 1) / kMaxMicroBatches,
+                           " or more would be right"));
+  }
+  // Without a valid context the length says nothing.
+  if (context < 1 || context > kMaxContext) return;
+  if (!rules.CheckRange("train.seq_len", train.seq_len(), 1, context)) return;
+  if (micro && train.micro_batch() * train.seq_len() > kMaxMicroBatchTokens) {
+    rules.Add("train.micro_batch",
+              absl::StrCat("micro_batch × seq_len is more than ", kMaxMicroBatchTokens,
+                           " tokens; the nearest valid value is ",
+                           kMaxMicroBatchTokens / train.seq_len()));
+  }
+}
+
+void CheckOptimizer(const v1::TrainSpec& train, Rules& rules) {
+  const v1::OptimizerSpec& optimizer = train.optimizer();
+  const bool lr = rules.CheckReal("train.optimizer.lr", optimizer.lr(), optimizer.lr() > 0,
+                                  "a number above 0, as in 3e-4");
+  for (const double beta : {optimizer.beta1(), optimizer.beta2()}) {
+    rules.CheckReal("train.optimizer.betas", beta, beta >= 0 && beta < 1,
+                    "at least 0 and below 1, as in [0.9, 0.95]");
+  }
+  rules.CheckReal("train.optimizer.eps", optimizer.eps(), optimizer.eps() > 0,
+                  "a number above 0, as in 1e-8");
+  rules.CheckReal("train.optimizer.weight_decay", optimizer.weight_decay(),
+                  optimizer.weight_decay() >= 0, "0 or above, as in 0.1");
+  rules.CheckReal("train.grad_clip", train.grad_clip(), train.grad_clip() >= 0,
+                  "0 (no clipping) or above, as in 1.0");
+  const double min_lr = train.schedule().min_lr();
+  // A default min_lr is a share of lr and wrong only because lr is.
+  if (lr) {
+    rules.CheckReal("train.schedule.min_lr", min_lr, min_lr >= 0 && min_lr <= optimizer.lr(),
+                    absl::StrCat("from 0 to lr, which is ", optimizer.lr()));
+  }
+}
+
+void CheckTrain(const v1::JobSpec& spec, Rules& rules) {
+  const v1::TrainSpec& train = spec.train();
+  const bool steps = rules.CheckGiven("train.steps", train.steps(), kMaxSteps);
+  CheckBatches(train, spec.model().context(), rules);
+  CheckOptimizer(train, rules);
+  if (NameOf(train.schedule().kind()).empty()) {
+    rules.Add("train.schedule.kind",
+              absl::StrCat("must be one of ", absl::StrJoin(ScheduleKindNames(), ", ")));
+  }
+  if (steps) {
+    rules.CheckRange("train.schedule.warmup", train.schedule().warmup(), 0, train.steps());
+  }
+  rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
+}
+
+void CheckParallel(const v1::ParallelSpec& parallel, Rules& rules) {
+  if (FindStrategy(parallel.strategy()) == nullptr) {
+    const std::string names =
+        absl::StrJoin(StrategyTable(), ", ", [](std::string* out, const StrategyRow& row) {
+          absl::StrAppend(out, NameOf(row.strategy));
+        });
+    rules.Add("parallel.strategy", absl::StrCat("'", NameOf(parallel.strategy()),
+                                                "' is not supported by this version; those that "
+                                                "are: ",
+                                                names));
+  }
+  if (parallel.tensor() != 1) {
+    rules.Add("parallel.tensor", absl::StrCat(parallel.tensor(),
+                                              " is not supported by this version; the nearest "
+                                              "valid value is 1"));
+  }
+  rules.CheckRange("parallel.prefetch", parallel.prefetch(), 0, kMaxPrefetch);
+}
+
+void CheckElastic(const v1::ElasticSpec& elastic, Rules& rules) {
+  const bool least = rules.CheckRange("elastic.min_workers", elastic.min_workers(), 1, kMaxWorkers);
+  // 0 is no bound.
+  if (elastic.max_workers() != 0) {
+    rules.CheckRange("elastic.max_workers", elastic.max_workers(),
+                     least ? elastic.min_workers() : 1, kMaxWorkers);
+  }
+  if (elastic.failure_detection_ms() < kMinDetectionMs ||
+      elastic.failure_detection_ms() > kMaxDetectionMs) {
+    rules.Add("elastic.failure_detection",
+              absl::StrCat(elastic.failure_detection_ms(),
+                           "ms is out of range; the nearest valid value is ",
+                           elastic.failure_detection_ms() < kMinDetectionMs ? "200ms" : "10m",
+                           " (200ms to 10m)"));
+  }
+}
+
+void CheckPrecision(const v1::PrecisionSpec& precision, Rules& rules) {
+  const auto check = [&](absl::string_view field, v1::DataType type) {
+    if (!NameOf(type).empty()) return;
+    rules.Add(field, absl::StrCat("must be one of ", absl::StrJoin(DataTypeNames(), ", ")));
+  };
+  check("precision.compute", precision.compute());
+  check("precision.grad", precision.grad());
+}
+
+}  // namespace
+
+v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
+  Rules rules;
+  CheckName(spec, rules);
+  CheckModel(spec.model(), rules);
+  CheckData(spec, rules);
+  CheckTrain(spec, rules);
+  CheckParallel(spec.parallel(), rules);
+  CheckPrecision(spec.precision(), rules);
+  CheckElastic(spec.elastic(), rules);
+  const std::string& dir = spec.checkpoint().dir();
+  if (dir.size() > kMaxPathLength || dir.find('\0') != std::string::npos) {
+    rules.Add("checkpoint.dir",
+              absl::StrCat("must be a path of at most ", kMaxPathLength, " characters"));
+  }
+  return std::move(rules).Take();
+}
+
+}  // namespace sherd
