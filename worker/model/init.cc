@@ -1,0 +1,62 @@
+#include "worker/model/init.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "common/check.h"
+
+namespace sherd {
+namespace {
+
+constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
+
+uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+uint64_t HashName(const std::string& name) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+struct NormalPair {
+  double even;
+  double odd;
+};
+
+NormalPair PairAt(uint64_t key, uint64_t pair) {
+  const uint64_t a = Mix(key + (2 * pair + 1) * kGamma);
+  const uint64_t b = Mix(key + (2 * pair + 2) * kGamma);
+  const double u = static_cast<double>((a >> 11) + 1) * 0x1p-53;
+  const double v = static_cast<double>(b >> 11) * 0x1p-53;
+  const double radius = std::sqrt(-2.0 * std::log(u));
+  const double angle = 2.0 * std::numbers::pi * v;
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+}  // namespace
+
+void InitializeRange(const Parameter& parameter, uint64_t seed, int64_t begin, int64_t end,
+                     float* out) {
+  SHERD_CHECK(0 <= begin && begin <= end && end <= parameter.elements);
+  if (parameter.init.kind != Initializer::Kind::kNormal) {
+    std::fill(out, out + (end - begin),
+              parameter.init.kind == Initializer::Kind::kOnes ? 1.0f : 0.0f);
+    return;
+  }
+  const uint64_t key = Mix(HashName(parameter.name) ^ Mix(seed + kGamma));
+  const double stddev = parameter.init.stddev;
+  for (int64_t pair = begin / 2; 2 * pair < end; ++pair) {
+    const NormalPair normal = PairAt(key, static_cast<uint64_t>(pair));
+    const int64_t even = 2 * pair;
+    if (even >= begin) out[even - begin] = static_cast<float>(stddev * normal.even);
+    if (even + 1 < end) out[even + 1 - begin] = static_cast<float>(stddev * normal.odd);
+  }
+}
+
+}  // namespace sherd
