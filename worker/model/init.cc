@@ -6,17 +6,10 @@
 #include <string>
 
 #include "common/check.h"
+#include "common/splitmix.h"
 
 namespace sherd {
 namespace {
-
-constexpr uint64_t kGamma = 0x9E3779B97F4A7C15u;
-
-uint64_t Mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
 
 uint64_t HashName(const std::string& name) {
   uint64_t hash = 0xCBF29CE484222325u;
@@ -30,8 +23,8 @@ struct NormalPair {
 };
 
 NormalPair PairAt(uint64_t key, uint64_t pair) {
-  const uint64_t a = Mix(key + (2 * pair + 1) * kGamma);
-  const uint64_t b = Mix(key + (2 * pair + 2) * kGamma);
+  const uint64_t a = SplitMix(key + (2 * pair + 1) * kSplitMixGamma);
+  const uint64_t b = SplitMix(key + (2 * pair + 2) * kSplitMixGamma);
   const double u = static_cast<double>((a >> 11) + 1) * 0x1p-53;
   const double v = static_cast<double>(b >> 11) * 0x1p-53;
   const double radius = std::sqrt(-2.0 * std::log(u));
@@ -49,7 +42,7 @@ void InitializeRange(const Parameter& parameter, uint64_t seed, int64_t begin, i
               parameter.init.kind == Initializer::Kind::kOnes ? 1.0f : 0.0f);
     return;
   }
-  const uint64_t key = Mix(HashName(parameter.name) ^ Mix(seed + kGamma));
+  const uint64_t key = SplitMix(HashName(parameter.name) ^ SplitMix(seed + kSplitMixGamma));
   const double stddev = parameter.init.stddev;
   for (int64_t pair = begin / 2; 2 * pair < end; ++pair) {
     const NormalPair normal = PairAt(key, static_cast<uint64_t>(pair));

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "sherd/v1/job.pb.h"
+
+namespace sherd {
+
+// Looks at a job's files before it is accepted, reading the data once in bounded memory: every file
+// opens below `data_root`, is not empty, holds text only (no NUL bytes, every byte below `vocab`),
+// data.train and data.eval (unless absent) hold at least one sequence and the token after it, and
+// the output directory can be made and written below `output_root`. "" for a root allows any path.
+// OK, or one sentence that names the file and what would be right.
+absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
+                          int64_t seq_len, int64_t vocab, const std::string& data_root,
+                          const std::string& output_root);
+
+}  // namespace sherd
