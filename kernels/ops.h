@@ -39,6 +39,8 @@ struct AdamWParams {
 // finite float and 2^60 of them. A NaN or infinity among the inputs is remembered instead of
 // summed.
 struct ExactSum {
+  // The unit of limbs[0] is 2^kLowestExponent, the square of the smallest float.
+  static constexpr int kLowestExponent = -298;
   std::array<uint64_t, 10> limbs{};
   uint64_t nonfinite = 0;
 
@@ -49,8 +51,9 @@ struct ExactSum {
 
 // The whole vocabulary of the compute back ends. Enqueues on the device's compute stream (the CPU
 // computes at once). Pointers are device memory and may not overlap unless stated. Sizes may be 1
-// and odd; zero rows do nothing. The result never depends on the number of threads. One caller at a
-// time.
+// and odd; with zero rows nothing is read, and sums over rows are zero. The result depends neither
+// on the number of threads nor on the alignment of pointers; what is element-wise gives each
+// element the same bits however a range is cut into calls. One caller at a time.
 class Ops {
  public:
   virtual ~Ops() = default;

@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/cpu_ops_impl.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/targets.h"
+#include "kernels/cpu/tiling.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/exp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sherd {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE float MaxOfScores(const float* scores, int64_t count) {
+  float highest = scores[0];
+  const int64_t lanes = FloatLanes();
+  if (count >= lanes) {
+    FloatV high = Load(scores);
+    for (int64_t i = lanes; i + lanes <= count; i += lanes) high = hn::Max(high, Load(scores + i));
+    return MaxLanes(hn::Max(high, Load(scores + count - lanes)));
+  }
+  for (int64_t i = 1; i < count; ++i) highest = std::max(highest, scores[i]);
+  return highest;
+}
+
+// One query against a block of keys: scores (keys) become e^(scale · score − highest) for the
+// first `visible` keys and 0 for the others. Raises `highest`, adds to `sum` and rescales `sum` and
+// out (D).
+void SoftmaxRow(float* scores, int64_t keys, int64_t visible, float scale, float* highest,
+                float* sum, float* out, int64_t head_size) {
+  const FloatTag d;
+  const float before = *highest;
+  const float now = std::max(before, MaxOfScores(scores, visible) * scale);
+  const FloatV scale_v = hn::Set(d, scale);
+  const FloatV now_v = hn::Set(d, now);
+  const float added = SumVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
+    const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, now_v));
+    access.Put(weight, scores + i);
+    return weight;
+  });
+  std::fill(scores + visible, scores + keys, 0.0f);
+  *highest = now;
+  if (before == now) {
+    *sum += added;
+    return;
+  }
+  const float shrink = std::exp(before - now);
+  *sum = *sum * shrink + added;
+  const FloatV shrink_v = hn::Set(d, shrink);
+  ForVectors(head_size, [=](auto access, int64_t i) HWY_ATTR {
+    access.Put(hn::Mul(access.Get(out + i), shrink_v), out + i);
+  });
+}
+
+void ScaleRow(const float* x, float factor, float* y, int64_t count) {
+  const FloatV factor_v = hn::Set(FloatTag(), factor);
+  ForVectors(count, [=](auto access, int64_t i)
+                        HWY_ATTR { access.Put(hn::Mul(access.Get(x + i), factor_v), y + i); });
+}
+
+float DotRow(const float* a, const float* b, int64_t count) {
+  return SumVectors(count, [=](auto access, int64_t i)
+                               HWY_ATTR { return hn::Mul(access.Get(a + i), access.Get(b + i)); });
+}
+
+// One query against a block of keys: scores become weights p = e^(scale · score − lse), 0 beyond
+// `visible`; dweights become the gradient of the unscaled scores, scale · p · (dp − delta).
+void SoftmaxGradientRow(float* scores, float* dweights, int64_t keys, int64_t visible, float scale,
+                        float lse, float delta) {
+  const FloatTag d;
+  const FloatV scale_v = hn::Set(d, scale);
+  const FloatV lse_v = hn::Set(d, lse);
+  const FloatV delta_v = hn::Set(d, delta);
+  ForVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
+    const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, lse_v));
+    const FloatV off = hn::Sub(access.Get(dweights + i), delta_v);
+    access.Put(weight, scores + i);
+    access.Put(hn::Mul(hn::Mul(weight, scale_v), off), dweights + i);
+  });
+  std::fill(scores + visible, scores + keys, 0.0f);
+  std::fill(dweights + visible, dweights + keys, 0.0f);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace sherd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sherd {
+namespace {
+
+HWY_EXPORT(SoftmaxRow);
+HWY_EXPORT(ScaleRow);
+HWY_EXPORT(DotRow);
+HWY_EXPORT(SoftmaxGradientRow);
+
+constexpr int64_t kQueries = 64;
+// A multiple of kQueries, so that a query sees at least one key of each block up to its own.
+constexpr int64_t kKeys = 256;
+
+// Where one head's rows lie; all strides in floats.
+struct HeadRows {
+  const float *q, *k, *v;
+  int64_t stride;  // between tokens of qkv
+  int64_t out_offset;
+  int64_t out_stride;  // between tokens of out
+};
+
+HeadRows RowsOf(const float* qkv, const AttentionShape& shape, int64_t head_index) {
+  const int64_t b = head_index / shape.heads;
+  const int64_t h = head_index % shape.heads;
+  const int64_t channels = shape.heads * shape.head_size;
+  const float* q = qkv + b * shape.tokens * 3 * channels + h * shape.head_size;
+  return {q,
+          q + channels,
+          q + 2 * channels,
+          3 * channels,
+          b * shape.tokens * channels + h * shape.head_size,
+          channels};
+}
+
+float ScoreScale(const AttentionShape& shape) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_size)));
+}
+
+// Queries [queries.begin, queries.end) of one head. `scratch` has room for (kQueries, kKeys + D).
+void ForwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& shape, float* scratch,
+                  float* out, float* lse) {
+  const int64_t size = shape.head_size;
+  float* scores = scratch;
+  float* sums_out = scratch + kQueries * kKeys;
+  float highest[kQueries];
+  float sum[kQueries] = {};
+  std::fill(highest, highest + kQueries, -std::numeric_limits<float>::infinity());
+  std::fill(sums_out, sums_out + kQueries * size, 0.0f);
+  for (int64_t first = 0; first < queries.end; first += kKeys) {
+    const int64_t keys = std::min(kKeys, queries.end - first);
+    Gemm(queries.size(), keys, size, {rows.q + queries.begin * rows.stride, rows.stride},
+         {rows.k + first * rows.stride, rows.stride, Transpose::kYes}, false, scores, keys);
+    for (int64_t i = 0; i < queries.size(); ++i) {
+      const int64_t visible = std::min(keys, queries.begin + i + 1 - first);
+      HWY_DYNAMIC_DISPATCH(SoftmaxRow)
+      (scores + i * keys, keys, visible, ScoreScale(shape), &highest[i], &sum[i],
+       sums_out + i * size, size);
+    }
+    Gemm(queries.size(), size, keys, {scores, keys}, {rows.v + first * rows.stride, rows.stride},
+         true, sums_out, size);
+  }
+  for (int64_t i = 0; i < queries.size(); ++i) {
+    HWY_DYNAMIC_DISPATCH(ScaleRow)
+    (sums_out + i * size, 1.0f / sum[i], out + (queries.begin + i) * rows.out_stride, size);
+    lse[queries.begin + i] = highest[i] + std::log(sum[i]);
+  }
+}
+
+}  // namespace
+
+void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
+                              const AttentionShape& shape) {
+  const int64_t blocks = CeilDiv(shape.tokens, kQueries);
+  pool_.ParallelFor(shape.batch * shape.heads * blocks, [&](int64_t index, int thread) {
+    const int64_t head = index / blocks;
+    // Longest first: later blocks see more keys.
+    const int64_t first = (blocks - 1 - index % blocks) * kQueries;
+    const HeadRows rows = RowsOf(qkv, shape, head);
+    float* scratch = scratch_[thread].values.Floats(kQueries * (kKeys + shape.head_size));
+    ForwardBlock(rows, {first, std::min(shape.tokens, first + kQueries)}, shape, scratch,
+                 out + rows.out_offset, lse + head * shape.tokens);
+  });
+}
+
+void CpuOps::AttentionBackward(const float* dout, const float* qkv, const float* out,
+                               const float* lse, float* dqkv, const AttentionShape& shape) {
+  const int64_t size = shape.head_size;
+  const float scale = ScoreScale(shape);
+  pool_.ParallelFor(shape.batch * shape.heads, [&](int64_t head, int thread) {
+    const HeadRows rows = RowsOf(qkv, shape, head);
+    float* dq = dqkv + (rows.q - qkv);
+    float* dk = dqkv + (rows.k - qkv);
+    float* dv = dqkv + (rows.v - qkv);
+    float* scores = scratch_[thread].values.Floats(2 * kQueries * kKeys);
+    float* dweights = scores + kQueries * kKeys;
+    for (int64_t t = 0; t < shape.tokens; ++t) {
+      std::fill(dk + t * rows.stride, dk + t * rows.stride + size, 0.0f);
+      std::fill(dv + t * rows.stride, dv + t * rows.stride + size, 0.0f);
+    }
+    for (int64_t begin = 0; begin < shape.tokens; begin += kQueries) {
+      const Span1D queries{begin, std::min(shape.tokens, begin + kQueries)};
+      const Matrix q{rows.q + begin * rows.stride, rows.stride};
+      const Matrix dout_block{dout + rows.out_offset + begin * rows.out_stride, rows.out_stride};
+      float delta[kQueries];
+      for (int64_t i = 0; i < queries.size(); ++i) {
+        const int64_t at = rows.out_offset + (begin + i) * rows.out_stride;
+        delta[i] = HWY_DYNAMIC_DISPATCH(DotRow)(dout + at, out + at, size);
+      }
+      for (int64_t first = 0; first < queries.end; first += kKeys) {
+        const int64_t keys = std::min(kKeys, queries.end - first);
+        const int64_t at = first * rows.stride;
+        Gemm(queries.size(), keys, size, q, {rows.k + at, rows.stride, Transpose::kYes}, false,
+             scores, keys);
+        Gemm(queries.size(), keys, size, dout_block, {rows.v + at, rows.stride, Transpose::kYes},
+             false, dweights, keys);
+        for (int64_t i = 0; i < queries.size(); ++i) {
+          const int64_t visible = std::min(keys, begin + i + 1 - first);
+          HWY_DYNAMIC_DISPATCH(SoftmaxGradientRow)
+          (scores + i * keys, dweights + i * keys, keys, visible, scale,
+           lse[head * shape.tokens + begin + i], delta[i]);
+        }
+        Gemm(keys, size, queries.size(), {scores, keys, Transpose::kYes}, dout_block, true, dv + at,
+             rows.stride);
+        Gemm(keys, size, queries.size(), {dweights, keys, Transpose::kYes}, q, true, dk + at,
+             rows.stride);
+        Gemm(queries.size(), size, keys, {dweights, keys}, {rows.k + at, rows.stride}, first != 0,
+             dq + begin * rows.stride, rows.stride);
+      }
+    }
+  });
+}
+
+}  // namespace sherd
+#endif

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/scratch.h"
+#include "kernels/ops.h"
+#include "kernels/thread_pool.h"
+
+namespace sherd {
+
+// Each family of operations is defined in a file of its own. Every method cuts its work into tiles
+// that depend on the sizes alone.
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(int threads);
+
+  // linear.cc
+  void LinearForward(const float* x, ConstParam w, ConstParam bias, float* y, int64_t rows,
+                     int64_t in, int64_t out) override;
+  void LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64_t rows, int64_t in,
+                           int64_t out, bool accumulate) override;
+  void LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
+                            int64_t rows, int64_t in, int64_t out) override;
+
+  // embedding.cc
+  void EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
+                        int64_t batch, int64_t tokens_per_sequence, int64_t channels) override;
+  void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
+                         int64_t batch, int64_t tokens_per_sequence, int64_t channels,
+                         int64_t vocab, int64_t context) override;
+
+  // norm.cc
+  void LayerNormForward(const float* x, ConstParam w, ConstParam b, float* y, float* mean,
+                        float* rstd, int64_t rows, int64_t channels) override;
+  void LayerNormBackward(const float* dy, const float* x, ConstParam w, const float* mean,
+                         const float* rstd, float* dx, bool accumulate, GradOut dw, GradOut db,
+                         int64_t rows, int64_t channels) override;
+
+  // elementwise.cc
+  void GeluForward(const float* x, float* y, int64_t elements) override;
+  void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) override;
+  void Add(const float* a, const float* b, float* y, int64_t elements) override;
+
+  // attention.cc
+  void AttentionForward(const float* qkv, float* out, float* lse,
+                        const AttentionShape& shape) override;
+  void AttentionBackward(const float* dout, const float* qkv, const float* out, const float* lse,
+                         float* dqkv, const AttentionShape& shape) override;
+
+  // loss.cc
+  double CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
+                              int64_t vocab) override;
+  double CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
+                      int64_t vocab) override;
+
+  // adamw.cc
+  void AdamW(GradOut param, float* master, float* m, float* v, const void* grad, DType grad_dtype,
+             const AdamWParams& params, int64_t elements) override;
+
+  // reduce.cc
+  void AddSquares(const void* x, DType dtype, int64_t elements, ExactSum& sum) override;
+  void AddRounded(void* dst, const void* src, DType dtype, int64_t elements) override;
+  void Cast(const void* src, DType src_dtype, void* dst, DType dst_dtype,
+            int64_t elements) override;
+
+ private:
+  // body(begin, end) over ranges that cover [0, elements).
+  void ForRanges(int64_t elements, int64_t range,
+                 const std::function<void(int64_t begin, int64_t end)>& body);
+  // The parameter as fp32: itself, or widened into `scratch`, which must outlive the use.
+  static const float* Widened(ConstParam param, int64_t elements, Scratch& scratch);
+
+  ThreadPool pool_;
+  // One a thread; slots are used within one tile, except those that linear.cc names.
+  std::vector<ThreadScratch> scratch_;
+  // Shared by the tiles of one operation.
+  Scratch shared_;
+};
+
+}  // namespace sherd

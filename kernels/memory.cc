@@ -1,0 +1,74 @@
+#include "kernels/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "common/check.h"
+
+namespace sherd {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+// From here on pages come from mmap and go back to the system when freed.
+constexpr int64_t kMappedBytes = 1 << 20;
+
+void RaiseTo(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak.load(std::memory_order_relaxed);
+  while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+std::byte* Map(int64_t bytes) {
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  SHERD_CHECK(data != MAP_FAILED);
+  return static_cast<std::byte*>(data);
+}
+
+std::byte* Allocate(int64_t bytes) {
+  const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
+  SHERD_CHECK(data != nullptr);
+  std::memset(data, 0, static_cast<size_t>(rounded));
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+const char* NameOf(Pool pool) {
+  constexpr const char* kNames[kPools] = {"params",   "grads",       "optimizer", "accumulators",
+                                          "gathered", "activations", "comm",      "staging"};
+  return kNames[static_cast<int>(pool)];
+}
+
+void MemoryMeter::Allocated(Pool pool, int64_t bytes) {
+  const size_t index = Index(pool);
+  RaiseTo(peak_[index], current_[index].fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  RaiseTo(peak_total_, total_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
+
+void MemoryMeter::Freed(Pool pool, int64_t bytes) {
+  current_[Index(pool)].fetch_sub(bytes, std::memory_order_relaxed);
+  total_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+Buffer::Buffer(MemoryMeter& meter, Pool pool, int64_t bytes)
+    : meter_(&meter), pool_(pool), bytes_(bytes) {
+  SHERD_CHECK(bytes >= 0);
+  if (bytes > 0) data_ = bytes >= kMappedBytes ? Map(bytes) : Allocate(bytes);
+  meter.Allocated(pool, bytes);
+}
+
+Buffer::~Buffer() {
+  if (meter_ == nullptr) return;
+  if (bytes_ >= kMappedBytes) {
+    SHERD_CHECK(munmap(data_, static_cast<size_t>(bytes_)) == 0);
+  } else {
+    std::free(data_);
+  }
+  meter_->Freed(pool_, bytes_);
+}
+
+}  // namespace sherd
