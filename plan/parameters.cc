@@ -20,8 +20,7 @@ class UnitBuilder {
   }
 
   UnitBuilder& Matrix(const std::string& name, int64_t rows, int64_t columns, double stddev) {
-    return Append(name, {rows, columns}, /*decays=*/true,
-                  {Initializer::Kind::kNormal, stddev});
+    return Append(name, {rows, columns}, /*decays=*/true, {Initializer::Kind::kNormal, stddev});
   }
   UnitBuilder& Bias(const std::string& name, int64_t size) {
     return Append(name, {size}, /*decays=*/false, {Initializer::Kind::kZeros, 0});

@@ -43,7 +43,8 @@ double LearningRate(const v1::TrainSpec& train, int64_t step) {
     return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup());
   }
   if (schedule.kind() == v1::SCHEDULE_KIND_CONSTANT) return peak;
-  // Half a cosine from the peak after warm-up to min_lr at the last step (Loshchilov & Hutter 2017).
+  // Half a cosine from the peak after warm-up to min_lr at the last step (Loshchilov & Hutter
+  // 2017).
   const double span = static_cast<double>(std::max<int64_t>(1, train.steps() - schedule.warmup()));
   const double progress = std::min(1.0, static_cast<double>(step - schedule.warmup()) / span);
   const double factor = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

@@ -27,14 +27,18 @@ struct PlannedOp {
   StepOp op;
   int unit = -1;       // -1: no unit
   int64_t round = -1;  // -1: once a step
-  // Sent by this rank.
+  // Sent by the plan's rank.
   int64_t wire_bytes = 0;
   int64_t wire_messages = 0;
 };
 
 struct StepPlanOptions {
-  int64_t rounds = 1;
+  MicroBatches micro_batches;
+  // The rank whose bytes the operations carry. Kinds and order are the same for every rank, so
+  // collectives always match.
+  int rank = 0;
   bool reshard_after_forward = true;
+  // Gathers started ahead of the computation that needs them.
   int64_t prefetch = 1;
   int64_t param_bytes = 2;
   int64_t grad_bytes = 2;
@@ -42,7 +46,10 @@ struct StepPlanOptions {
   int64_t exchange_bytes = 0;
 };
 
-// The ordered operations of one step; the same for every rank, so collectives always match.
+// A longer record is exchanged in pieces of this size.
+inline constexpr int64_t kExchangePieceBytes = 64 << 10;
+
+// The ordered operations of one step.
 struct StepPlan {
   std::vector<PlannedOp> ops;
 };
@@ -50,6 +57,15 @@ struct StepPlan {
 StepPlan BuildStepPlan(const Inventory& inventory, const ShardLayout& layout,
                        const StrategyRow& strategy, const StepPlanOptions& options);
 
+// Forward passes alone, with an exchange of losses after every round.
+StepPlan BuildEvalPlan(const Inventory& inventory, const ShardLayout& layout,
+                       const StrategyRow& strategy, const StepPlanOptions& options);
+
+// The largest number of blocks whose parameters are gathered at one time; 0 without gathers.
+int MaxGatheredBlocks(const StepPlan& plan, const Inventory& inventory);
+
+// "reduce-scatter h.3 round 0".
+std::string Describe(const PlannedOp& op, const Inventory& inventory);
 // One readable line an operation, for golden files and `--explain`.
 std::string Describe(const StepPlan& plan, const Inventory& inventory);
 

@@ -1,0 +1,153 @@
+#include "plan/ledger.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/check.h"
+#include "plan/activations.h"
+
+namespace sherd {
+namespace {
+
+constexpr int64_t kFp32Bytes = 4;
+
+int64_t TypeBytes(v1::DataType type) { return type == v1::DATA_TYPE_BF16 ? 2 : kFp32Bytes; }
+
+StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
+  StepPlanOptions options;
+  options.micro_batches = plan.micro_batches;
+  options.rank = rank;
+  options.reshard_after_forward = spec.parallel().reshard_after_forward();
+  options.prefetch = spec.parallel().prefetch();
+  options.param_bytes = plan.param_bytes;
+  options.grad_bytes = plan.grad_bytes;
+  options.exchange_bytes = plan.exchange_bytes;
+  return options;
+}
+
+// Elements of every unit that a rank keeps under a placement.
+int64_t PlacedElements(const ShardLayout& layout, Placement placement) {
+  int64_t elements = 0;
+  for (const UnitLayout& unit : layout.units) {
+    elements += placement == Placement::kShard ? unit.shard_elements : unit.padded_elements;
+  }
+  return elements;
+}
+
+// Elements of whole units of which at most `blocks` are blocks: the embedding, the head and so many
+// blocks.
+int64_t TransientElements(const RankPlan& plan, int64_t blocks) {
+  const std::vector<UnitLayout>& units = plan.layout.units;
+  int64_t elements = units.front().padded_elements + units.back().padded_elements;
+  if (blocks > 0) elements += blocks * units[1].padded_elements;
+  return elements;
+}
+
+const char* WireName(StepOp op) {
+  switch (op) {
+    case StepOp::kGather:
+      return "all_gather";
+    case StepOp::kReduceScatter:
+      return "reduce_scatter";
+    case StepOp::kAllReduce:
+      return "all_reduce";
+    case StepOp::kExchange:
+      return "exchange";
+    default:
+      return nullptr;
+  }
+}
+
+void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
+  int64_t bytes = 0;
+  int64_t messages = 0;
+  for (const PlannedOp& op : step.ops) {
+    const char* name = WireName(op.op);
+    if (name == nullptr) continue;
+    v1::WireLine& line = (*ledger.mutable_wire())[name];
+    line.mutable_bytes()->set_predicted(line.bytes().predicted() + op.wire_bytes);
+    line.mutable_messages()->set_predicted(line.messages().predicted() + op.wire_messages);
+    bytes += op.wire_bytes;
+    messages += op.wire_messages;
+  }
+  v1::WireLine& total = (*ledger.mutable_wire())["total"];
+  total.mutable_bytes()->set_predicted(bytes);
+  total.mutable_messages()->set_predicted(messages);
+}
+
+}  // namespace
+
+RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
+  RankPlan plan;
+  const StrategyRow* row = FindStrategy(spec.parallel().strategy());
+  SHERD_CHECK(row != nullptr);
+  plan.strategy = *row;
+  plan.shape = ShapeOf(spec.model());
+  plan.inventory = BuildInventory(plan.shape);
+  plan.layout = BuildShardLayout(plan.inventory, degree);
+  plan.micro_batches = SplitMicroBatches(spec.train(), degree, row->order);
+  plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
+  plan.param_bytes = TypeBytes(spec.precision().compute());
+  plan.grad_bytes = TypeBytes(spec.precision().grad());
+  plan.step =
+      BuildStepPlan(plan.inventory, plan.layout, plan.strategy, OptionsOf(plan, spec, rank));
+  return plan;
+}
+
+StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int rank,
+                          int64_t micro_batches) {
+  StepPlanOptions options = OptionsOf(plan, spec, rank);
+  const int64_t degree = plan.layout.degree;
+  options.micro_batches.count = micro_batches;
+  options.micro_batches.rounds = (micro_batches + degree - 1) / degree;
+  options.micro_batches.order = MicroBatchOrder::kRoundRobin;
+  options.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound;
+  return BuildEvalPlan(plan.inventory, plan.layout, plan.strategy, options);
+}
+
+int64_t TreeDigits(int64_t leaves) {
+  return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, leaves)));
+}
+
+int64_t GradientSlots(const RankPlan& plan) {
+  const int64_t blocks = static_cast<int64_t>(plan.layout.units.size()) - 2;
+  return std::min<int64_t>(kBlockGradientSlots, blocks);
+}
+
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
+  const StrategyRow& row = plan.strategy;
+  v1::RankLedger ledger;
+  ledger.set_rank(rank);
+  int64_t peak = 0;
+  const auto predict = [&](const char* pool, int64_t bytes) {
+    (*ledger.mutable_memory())[pool].set_predicted(bytes);
+    peak += bytes;
+  };
+  predict("params", PlacedElements(plan.layout, row.params) * plan.param_bytes);
+  // fp32 parameters are their own master copy.
+  const int64_t optimizer_bytes =
+      2 * kFp32Bytes + (plan.param_bytes == kFp32Bytes ? 0 : kFp32Bytes);
+  predict("optimizer", PlacedElements(plan.layout, row.optimizer) * optimizer_bytes);
+
+  const bool scattered = row.gradients == GradientFlow::kReduceScatterPerMicroBatch;
+  const int64_t leaves = scattered ? plan.micro_batches.count : plan.micro_batches.rounds;
+  const int64_t placed_gradient_bytes = PlacedElements(plan.layout, row.grads) * plan.grad_bytes;
+  // A scattered gradient is one of its accumulator's digits; a whole one has a buffer beside them.
+  const int64_t digits = scattered ? TreeDigits(leaves) - 1 : (leaves > 1 ? TreeDigits(leaves) : 0);
+  predict("grads", placed_gradient_bytes);
+  predict("accumulators", digits * placed_gradient_bytes);
+  predict("staging",
+          scattered ? TransientElements(plan, GradientSlots(plan)) * plan.grad_bytes : 0);
+  const bool gathers = row.parameters == ParameterFlow::kGatherPerUse;
+  predict("gathered", gathers
+                          ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
+                                plan.param_bytes
+                          : 0);
+  predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
+                                                spec.train().seq_len(), /*inference=*/false));
+  (*ledger.mutable_memory())["peak"].set_predicted(peak);
+  PredictWire(plan.step, ledger);
+  return ledger;
+}
+
+}  // namespace sherd

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "plan/parameters.h"
+#include "plan/shard_layout.h"
+#include "plan/step_plan.h"
+#include "plan/strategy.h"
+#include "sherd/v1/events.pb.h"
+#include "sherd/v1/job.pb.h"
+
+namespace sherd {
+
+// Everything about one rank's training that follows from the specification, its rank and the world.
+struct RankPlan {
+  ModelShape shape;
+  Inventory inventory;
+  ShardLayout layout;
+  StrategyRow strategy;
+  MicroBatches micro_batches;
+  StepPlan step;
+  // One rank's record in the exchange of a step or of an evaluation round, in bytes.
+  int64_t exchange_bytes = 0;
+  int64_t param_bytes = 2;
+  int64_t grad_bytes = 2;
+};
+
+// `spec` is normalised and valid; the strategy is one that this build executes.
+RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree);
+
+// As BuildRankPlan's step, for `micro_batches` evaluation micro-batches in all.
+StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int rank,
+                          int64_t micro_batches);
+
+// Bytes of an exchange record: fixed part and what each round adds.
+inline constexpr int64_t kExchangeFixedBytes = 112;
+inline constexpr int64_t kExchangeBytesPerRound = 16;
+
+// Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
+// is written.
+inline constexpr int64_t kBlockGradientSlots = 2;
+// How many of them the rank has: no more than there are blocks.
+int64_t GradientSlots(const RankPlan& plan);
+// Buffers of a binary counter that sums `leaves` leaves one by one: the digits of its largest
+// count.
+int64_t TreeDigits(int64_t leaves);
+
+// What the rank will hold, by pool, and what it will send in a step, by collective; the `measured`
+// halves stay zero. Model state: section 3 of the strategy table, plus padding (docs/ledgers.md).
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank);
+
+}  // namespace sherd

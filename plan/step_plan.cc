@@ -1,0 +1,243 @@
+#include "plan/step_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+namespace {
+
+// A forward or backward of one unit, and the stretch of them during which a unit stays gathered.
+struct Compute {
+  StepOp op;
+  int unit;
+  int64_t round;
+};
+struct GatheredSpan {
+  int unit;
+  int64_t round;
+  size_t first;  // index of the first Compute that reads the parameters
+  size_t last;   // and of the last
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const Inventory& inventory, const ShardLayout& layout, const StrategyRow& strategy,
+              const StepPlanOptions& options)
+      : inventory_(inventory),
+        layout_(layout),
+        strategy_(strategy),
+        options_(options),
+        units_(static_cast<int>(inventory.units.size())) {}
+
+  StepPlan Train() {
+    for (int64_t round = 0; round < options_.micro_batches.rounds; ++round) {
+      const size_t start = computes_.size();
+      AppendForwards(round);
+      for (int unit = units_ - 1; unit >= 0; --unit) {
+        computes_.push_back({StepOp::kBackward, unit, round});
+      }
+      if (strategy_.parameters == ParameterFlow::kGatherPerUse) AppendTrainSpans(round, start);
+    }
+    Emit(/*exchange_every_round=*/false);
+    EmitExchange();
+    for (int unit = 0; unit < units_; ++unit) Push(StepOp::kUpdate, unit, -1);
+    return std::move(plan_);
+  }
+
+  StepPlan Eval() {
+    for (int64_t round = 0; round < options_.micro_batches.rounds; ++round) {
+      const size_t start = computes_.size();
+      AppendForwards(round);
+      if (strategy_.parameters != ParameterFlow::kGatherPerUse) continue;
+      const size_t head = computes_.size() - 1;
+      for (int unit = 0; unit < units_; ++unit) {
+        const size_t at = start + static_cast<size_t>(unit);
+        spans_.push_back({unit, round, at, unit == 0 && inventory_.tied ? head : at});
+      }
+    }
+    Emit(/*exchange_every_round=*/true);
+    return std::move(plan_);
+  }
+
+ private:
+  void AppendForwards(int64_t round) {
+    for (int unit = 0; unit < units_; ++unit) {
+      computes_.push_back({StepOp::kForward, unit, round});
+    }
+  }
+
+  // What a forward gathers is freed after it and gathered again for the backward, except: the head,
+  // whose backward follows at once; a tied embedding, which the head reads; the embedding's own
+  // backward reads no parameters; and blocks that the job asks to keep.
+  void AppendTrainSpans(int64_t round, size_t start) {
+    const size_t n = static_cast<size_t>(units_);
+    const auto forward = [&](int unit) { return start + static_cast<size_t>(unit); };
+    const auto backward = [&](int unit) { return start + 2 * n - 1 - static_cast<size_t>(unit); };
+    const int head = units_ - 1;
+    std::vector<GatheredSpan> spans;
+    spans.push_back({0, round, forward(0), inventory_.tied ? backward(head) : forward(0)});
+    for (int unit = 1; unit < head; ++unit) {
+      if (options_.reshard_after_forward) {
+        spans.push_back({unit, round, forward(unit), forward(unit)});
+        spans.push_back({unit, round, backward(unit), backward(unit)});
+      } else {
+        spans.push_back({unit, round, forward(unit), backward(unit)});
+      }
+    }
+    spans.push_back({head, round, forward(head), backward(head)});
+    std::sort(spans.begin(), spans.end(),
+              [](const GatheredSpan& a, const GatheredSpan& b) { return a.first < b.first; });
+    spans_.insert(spans_.end(), spans.begin(), spans.end());
+  }
+
+  void Emit(bool exchange_every_round) {
+    std::vector<bool> gathered(static_cast<size_t>(units_), false);
+    size_t next_span = 0;
+    for (size_t at = 0; at < computes_.size(); ++at) {
+      const size_t horizon = at + static_cast<size_t>(options_.prefetch);
+      while (next_span < spans_.size() && spans_[next_span].first <= horizon) {
+        const GatheredSpan& span = spans_[next_span];
+        // Its earlier span has not ended: gather it when it has.
+        if (gathered[static_cast<size_t>(span.unit)]) break;
+        gathered[static_cast<size_t>(span.unit)] = true;
+        EmitGather(span);
+        ++next_span;
+      }
+      const Compute& compute = computes_[at];
+      Push(compute.op, compute.unit, compute.round);
+      if (compute.op == StepOp::kBackward) EmitGradients(compute);
+      for (const GatheredSpan& span : spans_) {
+        if (span.last != at) continue;
+        gathered[static_cast<size_t>(span.unit)] = false;
+        Push(StepOp::kFree, span.unit, span.round);
+      }
+      const bool round_ends =
+          at + 1 == computes_.size() || computes_[at + 1].round != compute.round;
+      if (exchange_every_round && round_ends) EmitExchange();
+    }
+  }
+
+  void EmitGradients(const Compute& compute) {
+    const MicroBatches& split = options_.micro_batches;
+    if (strategy_.gradients == GradientFlow::kReduceScatterPerMicroBatch) {
+      PlannedOp& op = Push(StepOp::kReduceScatter, compute.unit, compute.round);
+      if (options_.rank < split.ContributorsInRound(compute.round)) {
+        op.wire_messages = Peers();
+        op.wire_bytes = Peers() * Unit(compute.unit).shard_elements * options_.grad_bytes;
+      }
+      return;
+    }
+    if (split.rounds > 1) Push(StepOp::kAccumulate, compute.unit, compute.round);
+    if (compute.round != split.rounds - 1) return;
+    PlannedOp& op = Push(StepOp::kAllReduce, compute.unit, -1);
+    // Every owner takes its part from the contributors; then all take every part from its owner.
+    const int64_t times = options_.rank < split.ContributorsInStep() ? 2 : 1;
+    op.wire_messages = times * Peers();
+    op.wire_bytes = times * Peers() * Unit(compute.unit).shard_elements * options_.grad_bytes;
+  }
+
+  void EmitGather(const GatheredSpan& span) {
+    PlannedOp& op = Push(StepOp::kGather, span.unit, span.round);
+    op.wire_messages = Peers();
+    op.wire_bytes = Peers() * Unit(span.unit).shard_elements * options_.param_bytes;
+  }
+
+  void EmitExchange() {
+    PlannedOp& op = Push(StepOp::kExchange, -1, -1);
+    const int64_t pieces =
+        (options_.exchange_bytes + kExchangePieceBytes - 1) / kExchangePieceBytes;
+    op.wire_messages = Peers() * pieces;
+    op.wire_bytes = Peers() * options_.exchange_bytes;
+  }
+
+  PlannedOp& Push(StepOp op, int unit, int64_t round) {
+    PlannedOp planned;
+    planned.op = op;
+    planned.unit = unit;
+    planned.round = round;
+    plan_.ops.push_back(planned);
+    return plan_.ops.back();
+  }
+
+  int64_t Peers() const { return layout_.degree - 1; }
+  const UnitLayout& Unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
+
+  const Inventory& inventory_;
+  const ShardLayout& layout_;
+  const StrategyRow& strategy_;
+  const StepPlanOptions& options_;
+  const int units_;
+  std::vector<Compute> computes_;
+  std::vector<GatheredSpan> spans_;
+  StepPlan plan_;
+};
+
+const char* NameOf(StepOp op) {
+  switch (op) {
+    case StepOp::kGather:
+      return "gather";
+    case StepOp::kForward:
+      return "forward";
+    case StepOp::kBackward:
+      return "backward";
+    case StepOp::kReduceScatter:
+      return "reduce-scatter";
+    case StepOp::kAccumulate:
+      return "accumulate";
+    case StepOp::kFree:
+      return "free";
+    case StepOp::kAllReduce:
+      return "all-reduce";
+    case StepOp::kExchange:
+      return "exchange";
+    case StepOp::kUpdate:
+      return "update";
+  }
+  return "?";
+}
+
+}  // namespace
+
+StepPlan BuildStepPlan(const Inventory& inventory, const ShardLayout& layout,
+                       const StrategyRow& strategy, const StepPlanOptions& options) {
+  return PlanBuilder(inventory, layout, strategy, options).Train();
+}
+
+StepPlan BuildEvalPlan(const Inventory& inventory, const ShardLayout& layout,
+                       const StrategyRow& strategy, const StepPlanOptions& options) {
+  return PlanBuilder(inventory, layout, strategy, options).Eval();
+}
+
+int MaxGatheredBlocks(const StepPlan& plan, const Inventory& inventory) {
+  int gathered = 0;
+  int most = 0;
+  for (const PlannedOp& op : plan.ops) {
+    if (op.unit < 0 || inventory.units[static_cast<size_t>(op.unit)].kind != UnitKind::kBlock)
+      continue;
+    if (op.op == StepOp::kGather) most = std::max(most, ++gathered);
+    if (op.op == StepOp::kFree) --gathered;
+  }
+  return most;
+}
+
+std::string Describe(const PlannedOp& op, const Inventory& inventory) {
+  std::string text = NameOf(op.op);
+  if (op.unit >= 0) absl::StrAppend(&text, " ", inventory.units[static_cast<size_t>(op.unit)].name);
+  if (op.round >= 0) absl::StrAppend(&text, " round ", op.round);
+  return text;
+}
+
+std::string Describe(const StepPlan& plan, const Inventory& inventory) {
+  std::string text;
+  for (const PlannedOp& op : plan.ops) {
+    absl::StrAppend(&text, Describe(op, inventory));
+    if (op.wire_messages > 0) {
+      absl::StrAppend(&text, ": ", op.wire_bytes, " bytes in ", op.wire_messages, " messages");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace sherd

@@ -1,0 +1,375 @@
+#include "plan/job_spec.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "plan/model_shape.h"
+#include "plan/presets.h"
+#include "plan/strategy.h"
+
+namespace sherd {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::JobSpec ValidSpec() {
+  v1::JobSpec spec;
+  spec.set_name("job");
+  spec.mutable_model()->set_preset("gpt2-bytes");
+  spec.mutable_data()->add_train("corpus.txt");
+  spec.mutable_train()->set_steps(10);
+  return spec;
+}
+
+std::vector<std::string> Violations(const v1::JobSpec& spec) {
+  std::vector<std::string> violations;
+  for (const v1::InvalidField& field : ValidateJobSpec(NormalizeJobSpec(spec)).fields()) {
+    violations.push_back(absl::StrCat(field.field(), ": ", field.description()));
+  }
+  return violations;
+}
+
+TEST(NormalizeJobSpec, FillsInThePresetAndTheDefaults) {
+  const v1::JobSpec spec = NormalizeJobSpec(ValidSpec());
+  EXPECT_EQ(spec.model().layers(), 6);
+  EXPECT_EQ(spec.model().kv_heads(), 6);
+  EXPECT_EQ(spec.model().ffn(), 1536);
+  EXPECT_TRUE(spec.model().tie_embeddings());
+  EXPECT_EQ(spec.data().tokenizer(), "bytes");
+  EXPECT_EQ(spec.train().global_batch(), 32);
+  EXPECT_EQ(spec.train().micro_batch(), 4);
+  EXPECT_EQ(spec.train().seq_len(), 256);
+  EXPECT_EQ(spec.train().schedule().min_lr(), spec.train().optimizer().lr() / 10);
+  EXPECT_EQ(spec.parallel().strategy(), v1::STRATEGY_ZERO3);
+  EXPECT_EQ(spec.precision().grad(), v1::DATA_TYPE_BF16);
+  EXPECT_EQ(spec.elastic().failure_detection_ms(), 3000);
+  EXPECT_THAT(Violations(spec), IsEmpty());
+}
+
+TEST(NormalizeJobSpec, IsIdempotent) {
+  const v1::JobSpec once = NormalizeJobSpec(ValidSpec());
+  EXPECT_TRUE(MessageDifferencer::Equals(once, NormalizeJobSpec(once)));
+  const v1::JobSpec empty = NormalizeJobSpec(v1::JobSpec());
+  EXPECT_TRUE(MessageDifferencer::Equals(empty, NormalizeJobSpec(empty)));
+}
+
+TEST(NormalizeJobSpec, KeepsWhatIsGivenBesideAPreset) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_model()->set_hidden(96);
+  spec.mutable_train()->mutable_optimizer()->set_weight_decay(0);
+  spec.mutable_train()->set_grad_clip(0);
+  spec.mutable_train()->set_global_batch(6);
+  spec = NormalizeJobSpec(spec);
+  EXPECT_EQ(spec.model().hidden(), 96);
+  EXPECT_EQ(spec.model().ffn(), 384);
+  EXPECT_EQ(spec.train().optimizer().weight_decay(), 0);
+  EXPECT_EQ(spec.train().grad_clip(), 0);
+  // The default micro-batch divides what was given.
+  EXPECT_EQ(spec.train().micro_batch(), 2);
+}
+
+TEST(Presets, AreTheirPublishedSizesAndValid) {
+  struct Size {
+    const char* name;
+    int64_t layers, hidden, heads, vocab, context;
+  };
+  for (const Size& size : {Size{"gpt2-124m", 12, 768, 12, 50257, 1024},
+                           Size{"gpt2-355m", 24, 1024, 16, 50257, 1024},
+                           Size{"gpt2-774m", 36, 1280, 20, 50257, 1024},
+                           Size{"gpt2-1.5b", 48, 1600, 25, 50257, 1024}}) {
+    v1::JobSpec spec = ValidSpec();
+    spec.mutable_model()->set_preset(size.name);
+    spec = NormalizeJobSpec(spec);
+    EXPECT_THAT(Violations(spec), IsEmpty()) << size.name;
+    const ModelShape shape = ShapeOf(spec.model());
+    EXPECT_EQ(shape.layers, size.layers);
+    EXPECT_EQ(shape.hidden, size.hidden);
+    EXPECT_EQ(shape.heads, size.heads);
+    EXPECT_EQ(shape.vocab, size.vocab);
+    EXPECT_EQ(shape.context, size.context);
+    EXPECT_EQ(shape.head_size(), 64);
+    EXPECT_TRUE(shape.tie_embeddings);
+  }
+  EXPECT_EQ(PresetNames().size(), 5u);
+  EXPECT_FALSE(FindPreset("").has_value());
+}
+
+TEST(Names, ReadBackForEveryValue) {
+  for (const absl::string_view name : StrategyNames()) {
+    EXPECT_EQ(NameOf(StrategyFromName(name)), name);
+  }
+  for (const absl::string_view name : ArchitectureNames()) {
+    EXPECT_EQ(NameOf(ArchitectureFromName(name)), name);
+  }
+  for (const absl::string_view name : DataTypeNames()) {
+    EXPECT_EQ(NameOf(DataTypeFromName(name)), name);
+  }
+  for (const absl::string_view name : ScheduleKindNames()) {
+    EXPECT_EQ(NameOf(ScheduleKindFromName(name)), name);
+  }
+  EXPECT_EQ(StrategyFromName("zero9"), v1::STRATEGY_UNSPECIFIED);
+  EXPECT_EQ(NameOf(v1::STRATEGY_UNSPECIFIED), "");
+  EXPECT_EQ(NameOf(v1::JOB_STATE_RECOVERING), "RECOVERING");
+}
+
+TEST(Nearest, FindsMisspellingsAndNothingElse) {
+  EXPECT_EQ(Nearest("stratgy", {"strategy", "tensor"}), "strategy");
+  EXPECT_EQ(Nearest("tensro", {"strategy", "tensor"}), "tensor");
+  EXPECT_EQ(Nearest("BF16", {"fp32", "bf16"}), "bf16");
+  EXPECT_EQ(Nearest("gpt-2", {"gpt2", "llama"}), "gpt2");
+  EXPECT_EQ(Nearest("banana", {"strategy", "tensor"}), "");
+  EXPECT_EQ(Nearest("", {"a"}), "");
+  EXPECT_EQ(Nearest(std::string(1000, 'a'), {"a"}), "");
+}
+
+struct Violation {
+  const char* name;
+  std::function<void(v1::JobSpec&)> spoil;
+  std::vector<std::string> expected;
+};
+
+class ValidateJobSpecRefuses : public ::testing::TestWithParam<Violation> {};
+
+// F55: the field by its name in the job file, and what would be right.
+TEST_P(ValidateJobSpecRefuses, NamesTheFieldAndTheNearestValue) {
+  v1::JobSpec spec = ValidSpec();
+  GetParam().spoil(spec);
+  EXPECT_EQ(Violations(spec), GetParam().expected);
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+INSTANTIATE_TEST_SUITE_P(
+    Model, ValidateJobSpecRefuses,
+    ::testing::Values(
+        Violation{"HeadsThatDoNotDivide",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_heads(5); },
+                  {"model.heads: heads 5 does not divide hidden 384; the nearest that do are 4 "
+                   "and 6"}},
+        Violation{"MoreHeadsThanHidden",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_heads(400); },
+                  {"model.heads: heads 400 does not divide hidden 384; the nearest that does is "
+                   "384"}},
+        Violation{"NegativeLayers",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_layers(-3); },
+                  {"model.layers: -3 is out of range; the nearest valid value is 1 (1 to 1000)"}},
+        Violation{"OtherKvHeads",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_kv_heads(3); },
+                  {"model.kv_heads: gpt2 has as many key and value heads as heads; 6 would be "
+                   "right"}},
+        Violation{"Llama",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA); },
+                  {"model.arch: 'llama' is not supported by this version; the nearest that is: "
+                   "gpt2"}},
+        Violation{"UnknownPreset",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_preset("gpt2-124"); },
+                  {"model.preset: there is no preset 'gpt2-124'; did you mean 'gpt2-124m'? Presets "
+                   "are gpt2-bytes, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b"}},
+        Violation{"NoModel",
+                  [](v1::JobSpec& s) { s.clear_model(); },
+                  {"model.layers: must be given: a number from 1 to 1000",
+                   "model.hidden: must be given: a number from 1 to 65536",
+                   "model.heads: must be given: a number from 1 to 4096",
+                   "model.vocab: must be given: a number from 1 to 16777216",
+                   "model.context: must be given: a number from 1 to 1048576"}},
+        Violation{"HugeSize",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_hidden(std::numeric_limits<int64_t>::max());
+                    s.mutable_model()->set_ffn(4);
+                  },
+                  {"model.hidden: 9223372036854775807 is out of range; the nearest valid value is "
+                   "65536 (1 to 65536)"}},
+        Violation{"TooManyParameters",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_layers(1000);
+                    s.mutable_model()->set_hidden(65536);
+                    s.mutable_model()->set_heads(64);
+                  },
+                  {"model: the model has about 5.15397e+13 parameters; at most 4e+12 are "
+                   "supported: lower layers, hidden, ffn or vocab"}},
+        Violation{"SmallVocabulary",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_vocab(100); },
+                  {"model.vocab: the tokenizer 'bytes' needs a vocabulary of at least 256; 100 is "
+                   "too small"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Train, ValidateJobSpecRefuses,
+    ::testing::Values(
+        Violation{"NoSteps",
+                  [](v1::JobSpec& s) { s.mutable_train()->clear_steps(); },
+                  {"train.steps: must be given: a number from 1 to 1000000000"}},
+        Violation{"BatchThatIsNoMultiple",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->set_global_batch(10);
+                    s.mutable_train()->set_micro_batch(4);
+                  },
+                  {"train.global_batch: global_batch 10 is not a multiple of micro_batch 4; the "
+                   "nearest are 8 and 12"}},
+        Violation{"MicroBatchAboveGlobal",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->set_global_batch(2);
+                    s.mutable_train()->set_micro_batch(4);
+                  },
+                  {"train.global_batch: global_batch 2 is not a multiple of micro_batch 4; the "
+                   "nearest is 4"}},
+        Violation{"NegativeBatches",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->set_global_batch(-1);
+                    s.mutable_train()->set_micro_batch(-2);
+                  },
+                  {"train.global_batch: -1 is out of range; the nearest valid value is 1 (1 to "
+                   "16777216)",
+                   "train.micro_batch: -2 is out of range; the nearest valid value is 1 (1 to "
+                   "65536)"}},
+        Violation{"TooManyMicroBatches",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->set_global_batch(1 << 20);
+                    s.mutable_train()->set_micro_batch(1);
+                  },
+                  {"train.micro_batch: makes more than 65536 micro-batches a step; 16 or more "
+                   "would be right"}},
+        Violation{"HugeMicroBatch",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_context(1 << 20);
+                    s.mutable_train()->set_global_batch(32);
+                    s.mutable_train()->set_micro_batch(32);
+                  },
+                  {"train.micro_batch: micro_batch × seq_len is more than 16777216 tokens; the "
+                   "nearest valid value is 16"}},
+        Violation{"SequenceBeyondContext",
+                  [](v1::JobSpec& s) { s.mutable_train()->set_seq_len(257); },
+                  {"train.seq_len: 257 is out of range; the nearest valid value is 256 (1 to "
+                   "256)"}},
+        Violation{"NanLr",
+                  [](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_lr(kNan); },
+                  {"train.optimizer.lr: nan is not valid; it must be a number above 0, as in "
+                   "3e-4"}},
+        Violation{"InfiniteClip",
+                  [](v1::JobSpec& s) { s.mutable_train()->set_grad_clip(kInf); },
+                  {"train.grad_clip: inf is not valid; it must be 0 (no clipping) or above, as in "
+                   "1.0"}},
+        Violation{"BetaOfOne",
+                  [](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_beta2(1); },
+                  {"train.optimizer.betas: 1 is not valid; it must be at least 0 and below 1, as "
+                   "in [0.9, 0.95]"}},
+        Violation{"NegativeDecayAndEps",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->mutable_optimizer()->set_eps(-1);
+                    s.mutable_train()->mutable_optimizer()->set_weight_decay(-0.5);
+                  },
+                  {"train.optimizer.eps: -1 is not valid; it must be a number above 0, as in 1e-8",
+                   "train.optimizer.weight_decay: -0.5 is not valid; it must be 0 or above, as in "
+                   "0.1"}},
+        Violation{"MinLrAboveLr",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->mutable_schedule()->set_min_lr(1);
+                  },
+                  {"train.schedule.min_lr: 1 is not valid; it must be from 0 to lr, which is "
+                   "0.0003"}},
+        Violation{"WarmupBeyondSteps",
+                  [](v1::JobSpec& s) { s.mutable_train()->mutable_schedule()->set_warmup(11); },
+                  {"train.schedule.warmup: 11 is out of range; the nearest valid value is 10 (0 "
+                   "to 10)"}},
+        Violation{"UnknownSchedule",
+                  [](v1::JobSpec& s) {
+                    s.mutable_train()->mutable_schedule()->set_kind(
+                        static_cast<v1::ScheduleKind>(99));
+                  },
+                  {"train.schedule.kind: must be one of cosine, constant"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Rest, ValidateJobSpecRefuses,
+    ::testing::Values(
+        Violation{"NoName",
+                  [](v1::JobSpec& s) { s.clear_name(); },
+                  {"name: must be given: letters, digits, '.', '_' and '-', as in "
+                   "'my-first-job'"}},
+        Violation{"NameWithASlash",
+                  [](v1::JobSpec& s) { s.set_name("../my job"); },
+                  {"name: may hold letters, digits, '.', '_' and '-' only; '..-my-job' would be "
+                   "right"}},
+        Violation{"NameOfAFolder",
+                  [](v1::JobSpec& s) { s.set_name(".."); },
+                  {"name: may hold letters, digits, '.', '_' and '-' only; 'job' would be right"}},
+        Violation{"LongName",
+                  [](v1::JobSpec& s) { s.set_name(std::string(101, 'a')); },
+                  {"name: has 101 characters; at most 100 are allowed"}},
+        Violation{"NoData",
+                  [](v1::JobSpec& s) { s.clear_data(); },
+                  {"data.train: must list at least one file to train on, as in [corpus.txt]"}},
+        Violation{"EmptyPath",
+                  [](v1::JobSpec& s) { s.mutable_data()->add_eval(""); },
+                  {"data.eval[0]: must be a path of 1 to 4096 characters"}},
+        Violation{"Tokenizer",
+                  [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe.json"); },
+                  {"data.tokenizer: must be 'bytes': this version has no other tokenizer"}},
+        Violation{"StrategyNotBuiltYet",
+                  [](v1::JobSpec& s) {
+                    s.mutable_parallel()->set_strategy(v1::STRATEGY_HYBRID);
+                  },
+                  {"parallel.strategy: 'hybrid' is not supported by this version; those that are: "
+                   "STRATEGIES"}},
+        Violation{"TensorParallel",
+                  [](v1::JobSpec& s) { s.mutable_parallel()->set_tensor(2); },
+                  {"parallel.tensor: 2 is not supported by this version; the nearest valid value "
+                   "is 1"}},
+        Violation{"NegativePrefetch",
+                  [](v1::JobSpec& s) { s.mutable_parallel()->set_prefetch(-1); },
+                  {"parallel.prefetch: -1 is out of range; the nearest valid value is 0 (0 to "
+                   "16)"}},
+        Violation{"UnknownType",
+                  [](v1::JobSpec& s) {
+                    s.mutable_precision()->set_grad(static_cast<v1::DataType>(9));
+                  },
+                  {"precision.grad: must be one of fp32, bf16"}},
+        Violation{"NegativeWorkers",
+                  [](v1::JobSpec& s) { s.mutable_elastic()->set_min_workers(-1); },
+                  {"elastic.min_workers: -1 is out of range; the nearest valid value is 1 (1 to "
+                   "65536)"}},
+        Violation{"MaxBelowMin",
+                  [](v1::JobSpec& s) {
+                    s.mutable_elastic()->set_min_workers(4);
+                    s.mutable_elastic()->set_max_workers(2);
+                  },
+                  {"elastic.max_workers: 2 is out of range; the nearest valid value is 4 (4 to "
+                   "65536)"}},
+        Violation{"HastyDetection",
+                  [](v1::JobSpec& s) { s.mutable_elastic()->set_failure_detection_ms(50); },
+                  {"elastic.failure_detection: 50ms is out of range; the nearest valid value is "
+                   "200ms (200ms to 10m)"}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ValidateJobSpec, ReportsEverythingThatIsWrong) {
+  v1::JobSpec spec = ValidSpec();
+  spec.clear_name();
+  spec.mutable_model()->set_heads(5);
+  spec.mutable_train()->set_seq_len(-1);
+  spec.mutable_parallel()->set_tensor(3);
+  EXPECT_EQ(Violations(spec).size(), 4u);
+}
+
+// The largest specification that passes keeps bytes within int64.
+TEST(ValidateJobSpec, BoundsEveryByteCount) {
+  constexpr __int128 kLimit = std::numeric_limits<int64_t>::max();
+  constexpr __int128 kParameters = 4'000'000'000'000;
+  EXPECT_LT(kParameters * 18, kLimit);
+  EXPECT_LT(kParameters * 4 * 3 * (1 << 16), kLimit);
+  constexpr __int128 kTokens = 1 << 24;
+  EXPECT_LT(kTokens * 4 * (1000 * (16 * (1 << 16) + 4 * (1 << 20)) + (1 << 24)), kLimit);
+}
+
+}  // namespace
+}  // namespace sherd

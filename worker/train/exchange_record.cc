@@ -1,0 +1,36 @@
+#include "worker/train/exchange_record.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/check.h"
+#include "plan/ledger.h"
+
+namespace sherd {
+
+void ExchangeRecord::Write(absl::Span<std::byte> record) const {
+  const size_t rounds = losses.size();
+  SHERD_CHECK(tokens.size() == rounds);
+  SHERD_CHECK(static_cast<int64_t>(record.size()) ==
+              kExchangeFixedBytes + kExchangeBytesPerRound * static_cast<int64_t>(rounds));
+  static_assert(sizeof(ExactSum) <= kExchangeFixedBytes);
+  std::fill(record.begin(), record.begin() + kExchangeFixedBytes, std::byte{0});
+  std::memcpy(record.data(), &squares, sizeof(squares));
+  std::byte* const rows = record.data() + kExchangeFixedBytes;
+  std::memcpy(rows, losses.data(), rounds * sizeof(double));
+  std::memcpy(rows + rounds * sizeof(double), tokens.data(), rounds * sizeof(int64_t));
+}
+
+ExchangeRecord ExchangeRecord::Read(absl::Span<const std::byte> record) {
+  const size_t rounds = (record.size() - kExchangeFixedBytes) / kExchangeBytesPerRound;
+  ExchangeRecord out;
+  out.losses.resize(rounds);
+  out.tokens.resize(rounds);
+  std::memcpy(&out.squares, record.data(), sizeof(out.squares));
+  const std::byte* const rows = record.data() + kExchangeFixedBytes;
+  std::memcpy(out.losses.data(), rows, rounds * sizeof(double));
+  std::memcpy(out.tokens.data(), rows + rounds * sizeof(double), rounds * sizeof(int64_t));
+  return out;
+}
+
+}  // namespace sherd

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/ops.h"
+
+namespace sherd {
+
+// One rank's contribution to the figures of a step, sent to every rank as a record of
+// kExchangeFixedBytes + kExchangeBytesPerRound · rounds bytes (plan/ledger.h).
+struct ExchangeRecord {
+  // Squared gradients of what the rank counts, each gradient counted by exactly one rank.
+  ExactSum squares;
+  // In the order of the rank's rounds: the loss in nats and the tokens that it is the sum of.
+  std::vector<double> losses;
+  std::vector<int64_t> tokens;
+
+  // Writes exactly `record.size()` bytes; losses and tokens have one entry a round.
+  void Write(absl::Span<std::byte> record) const;
+  static ExchangeRecord Read(absl::Span<const std::byte> record);
+};
+
+}  // namespace sherd

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "kernels/memory.h"
+#include "kernels/ops.h"
+#include "plan/ledger.h"
+#include "worker/comm/communicator.h"
+
+namespace sherd {
+
+// Elements [begin, end) of what a rank owns of a unit, with one weight-decay rule.
+struct DecaySegment {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool decays = false;
+};
+
+// What a rank keeps of one unit for the whole job.
+struct UnitMemory {
+  // Elements of the padded unit that this rank updates, and those whose squares it counts in the
+  // norm.
+  ElementRange owned;
+  ElementRange counted;
+  // Stored parameters: (owned) elements when they are sharded, else (padded).
+  std::byte* params = nullptr;
+  // (owned) each. The parameters themselves when those are fp32.
+  float* master = nullptr;
+  float* m = nullptr;
+  float* v = nullptr;
+  // (padded), where gradients stay whole; nullptr else.
+  std::byte* grads = nullptr;
+  // Sums the micro-batches' gradients: this rank's shard of all of them where gradients are
+  // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
+  std::unique_ptr<TreeAccumulator> tree;
+  std::vector<DecaySegment> segments;
+};
+
+// A whole-unit gradient buffer that is written by a backward and then read by peers.
+struct GradientSlot {
+  std::byte* data = nullptr;
+  // The last reduction that reads it; 0 when none does.
+  Ticket reduction = 0;
+};
+
+// All model memory of a rank, placed as the strategy's row says: what peers read in place lies in
+// the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
+class RankMemory {
+ public:
+  // Bytes of arena that the rank needs.
+  static int64_t ArenaBytes(const RankPlan& plan);
+
+  RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryMeter& meter);
+  ~RankMemory();
+  RankMemory(const RankMemory&) = delete;
+
+  UnitMemory& unit(int index) { return units_[static_cast<size_t>(index)]; }
+  DType param_type() const { return param_type_; }
+  DType grad_type() const { return grad_type_; }
+
+  // Room (padded elements) for a unit's gathered parameters until it is freed.
+  std::byte* AcquireGathered(int unit);
+  void FreeGathered(int unit);
+  // The buffer that this unit's backward writes next; blocks take turns.
+  GradientSlot& NextGradientSlot(int unit);
+
+ private:
+  std::byte* TakeArena(Pool pool, int64_t bytes);
+  std::byte* TakeHost(Pool pool, int64_t bytes);
+  void PlaceUnit(const RankPlan& plan, int rank, int index);
+  void PlaceTransient(const RankPlan& plan);
+
+  MemoryMeter& meter_;
+  const DType param_type_;
+  const DType grad_type_;
+  const int last_unit_;
+  std::byte* arena_;
+  int64_t arena_used_ = 0;
+  int64_t arena_by_pool_[kPools] = {};
+  std::vector<Buffer> buffers_;
+  std::vector<UnitMemory> units_;
+
+  std::byte* gathered_embedding_ = nullptr;
+  std::byte* gathered_head_ = nullptr;
+  std::vector<std::byte*> free_gathered_blocks_;
+  std::vector<std::byte*> gathered_;  // by unit; nullptr when not gathered
+
+  GradientSlot embedding_slot_;
+  GradientSlot head_slot_;
+  std::vector<GradientSlot> block_slots_;
+  size_t next_block_slot_ = 0;
+};
+
+}  // namespace sherd

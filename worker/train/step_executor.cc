@@ -1,0 +1,363 @@
+#include "worker/train/step_executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace sherd {
+namespace {
+
+// Adds the time until destruction to a phase.
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
+  ~PhaseTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  const Clock::time_point start_;
+};
+
+int64_t CountTargets(const int32_t* targets, int64_t n) {
+  return std::count_if(targets, targets + n, [](int32_t target) { return target >= 0; });
+}
+
+}  // namespace
+
+StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int rank, Ops& ops,
+                           Model& model, Communicator& comm, RankMemory& memory,
+                           BatchSource& source, MemoryMeter& meter)
+    : plan_(plan),
+      spec_(spec),
+      rank_(rank),
+      head_(static_cast<int>(plan.inventory.units.size()) - 1),
+      ops_(ops),
+      model_(model),
+      comm_(comm),
+      memory_(memory),
+      source_(source),
+      params_(plan.inventory.units.size()),
+      gathers_(plan.inventory.units.size(), 0),
+      grads_(plan.inventory.units.size()),
+      slots_(plan.inventory.units.size(), nullptr) {
+  batch_.batch = spec.train().micro_batch();
+  batch_.tokens = spec.train().seq_len();
+  const int64_t bytes = batch_.batch * batch_.tokens * static_cast<int64_t>(sizeof(int32_t));
+  inputs_ = Buffer(meter, Pool::kStaging, bytes);
+  targets_ = Buffer(meter, Pool::kStaging, bytes);
+  batch_.inputs = inputs_.as<int32_t>();
+  batch_.targets = targets_.as<int32_t>();
+  for (int unit = 0; unit <= head_; ++unit) {
+    const size_t at = static_cast<size_t>(unit);
+    params_[at].dtype = memory.param_type();
+    grads_[at].dtype = memory.grad_type();
+    if (plan.strategy.parameters == ParameterFlow::kStayWhole) {
+      params_[at].data = memory.unit(unit).params;
+    }
+    grads_[at].data = memory.unit(unit).grads;
+  }
+}
+
+std::string StepExecutor::operation() const {
+  const PlannedOp* op = current_.load(std::memory_order_relaxed);
+  return op == nullptr ? "before the first operation" : Describe(*op, plan_.inventory);
+}
+
+absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
+  for (int unit = 0; unit <= head_; ++unit) {
+    if (memory_.unit(unit).tree != nullptr) memory_.unit(unit).tree->Reset();
+  }
+  Walk walk;
+  walk.plan = &plan_.step;
+  walk.micro_batches = plan_.micro_batches;
+  walk.step = step;
+  return Run(std::move(walk));
+}
+
+absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t micro_batches) {
+  Walk walk;
+  walk.plan = &plan;
+  walk.micro_batches.count = micro_batches;
+  walk.micro_batches.degree = comm_.size();
+  walk.micro_batches.rounds = (micro_batches + comm_.size() - 1) / comm_.size();
+  walk.micro_batches.order = MicroBatchOrder::kRoundRobin;
+  walk.step = 0;
+  SHERD_ASSIGN_OR_RETURN(StepFigures sums, Run(std::move(walk)));
+  sums.loss /= static_cast<double>(std::max<int64_t>(1, sums.tokens));
+  return sums;
+}
+
+absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
+  current_round_ = -1;
+  reductions_.clear();
+  for (const PlannedOp& op : walk.plan->ops) {
+    if (stopped_.load(std::memory_order_relaxed)) return absl::AbortedError("the job was stopped");
+    current_.store(&op, std::memory_order_relaxed);
+    SHERD_RETURN_IF_ERROR(RunOp(op, walk));
+  }
+  current_.store(nullptr, std::memory_order_relaxed);
+  return walk.figures;
+}
+
+absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
+  switch (op.op) {
+    case StepOp::kGather:
+      Gather(op.unit);
+      return absl::OkStatus();
+    case StepOp::kForward:
+      return Forward(op, walk);
+    case StepOp::kBackward:
+      return Backward(op, walk);
+    case StepOp::kReduceScatter:
+      ReduceScatter(op, walk);
+      return absl::OkStatus();
+    case StepOp::kAccumulate:
+      Accumulate(op, walk);
+      return absl::OkStatus();
+    case StepOp::kFree:
+      Free(op.unit);
+      return absl::OkStatus();
+    case StepOp::kAllReduce:
+      AllReduce(op, walk);
+      return absl::OkStatus();
+    case StepOp::kExchange:
+      return ExchangeFigures(op, walk);
+    case StepOp::kUpdate:
+      Update(op.unit, walk);
+      return absl::OkStatus();
+  }
+  return absl::InternalError("unknown operation in the step plan");
+}
+
+void StepExecutor::Gather(int unit) {
+  const size_t at = static_cast<size_t>(unit);
+  std::byte* const room = memory_.AcquireGathered(unit);
+  const int64_t bytes = plan_.layout.units[at].shard_elements * plan_.param_bytes;
+  gathers_[at] = comm_.AllGather(memory_.unit(unit).params, room, bytes);
+  params_[at].data = room;
+}
+
+void StepExecutor::Free(int unit) {
+  memory_.FreeGathered(unit);
+  params_[static_cast<size_t>(unit)].data = nullptr;
+}
+
+absl::Status StepExecutor::WaitFor(Ticket& ticket) {
+  if (ticket == 0) return absl::OkStatus();
+  const PhaseTimer timer(phases_.exposed);
+  const Ticket waited = std::exchange(ticket, 0);
+  return comm_.Wait(waited);
+}
+
+absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
+  if (round == current_round_) return absl::OkStatus();
+  const PhaseTimer timer(phases_.data);
+  current_round_ = round;
+  const int64_t index = walk.micro_batches.Index(rank_, round);
+  has_micro_batch_ = index >= 0;
+  if (!has_micro_batch_) return absl::OkStatus();
+  int32_t* const inputs = inputs_.as<int32_t>();
+  int32_t* const targets = targets_.as<int32_t>();
+  return walk.step > 0 ? source_.ReadTrain(walk.step, index, inputs, targets)
+                       : source_.ReadEval(index, inputs, targets);
+}
+
+absl::Status StepExecutor::Forward(const PlannedOp& op, Walk& walk) {
+  SHERD_RETURN_IF_ERROR(ReadMicroBatch(walk, op.round));
+  SHERD_RETURN_IF_ERROR(WaitFor(gathers_[static_cast<size_t>(op.unit)]));
+  const bool evaluates = walk.step == 0;
+  double loss = 0;
+  int64_t tokens = 0;
+  if (has_micro_batch_) {
+    const PhaseTimer timer(phases_.forward);
+    model_.Forward(op.unit, params_, batch_);
+    if (op.unit == head_ && evaluates) loss = model_.Loss(batch_);
+    if (op.unit == head_) tokens = CountTargets(batch_.targets, batch_.batch * batch_.tokens);
+  }
+  if (op.unit == head_) {
+    // A training step's loss is known after the head's backward.
+    walk.losses.push_back(loss);
+    walk.tokens.push_back(tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepExecutor::PrepareGradients(int unit) {
+  const size_t at = static_cast<size_t>(unit);
+  // Whole gradients have a place of their own.
+  if (memory_.unit(unit).grads != nullptr || slots_[at] != nullptr) return absl::OkStatus();
+  GradientSlot& slot = memory_.NextGradientSlot(unit);
+  // Peers may still read what an earlier backward wrote here.
+  SHERD_RETURN_IF_ERROR(WaitFor(slot.reduction));
+  slots_[at] = &slot;
+  grads_[at].data = slot.data;
+  return absl::OkStatus();
+}
+
+absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
+  SHERD_RETURN_IF_ERROR(WaitFor(gathers_[static_cast<size_t>(op.unit)]));
+  SHERD_RETURN_IF_ERROR(PrepareGradients(op.unit));
+  if (op.unit == head_ && plan_.inventory.tied) SHERD_RETURN_IF_ERROR(PrepareGradients(0));
+  if (!has_micro_batch_) return absl::OkStatus();
+  const PhaseTimer timer(phases_.backward);
+  const double global_tokens = static_cast<double>(spec_.train().global_batch() * batch_.tokens);
+  const double loss =
+      model_.Backward(op.unit, params_, grads_, batch_, static_cast<float>(1.0 / global_tokens));
+  if (op.unit == head_) walk.losses.back() = loss;
+  return absl::OkStatus();
+}
+
+void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
+  const size_t at = static_cast<size_t>(op.unit);
+  GradientSlot& slot = *std::exchange(slots_[at], nullptr);
+  slot.reduction = comm_.ReduceScatter(slot.data, walk.micro_batches.ContributorsInRound(op.round),
+                                       memory_.unit(op.unit).tree.get());
+  reductions_.push_back(slot.reduction);
+}
+
+void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
+  UnitMemory& unit = memory_.unit(op.unit);
+  const PhaseTimer timer(phases_.backward);
+  if (has_micro_batch_) unit.tree->Fold({unit.grads});
+  if (op.round != walk.micro_batches.rounds - 1) return;
+  const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
+  std::memcpy(unit.grads, unit.tree->Finish(), static_cast<size_t>(padded * plan_.grad_bytes));
+}
+
+void StepExecutor::AllReduce(const PlannedOp& op, const Walk& walk) {
+  reductions_.push_back(comm_.AllReduce(
+      memory_.unit(op.unit).grads, plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements,
+      memory_.grad_type(), walk.micro_batches.ContributorsInStep()));
+}
+
+absl::Status StepExecutor::FinishReductions() {
+  for (Ticket& ticket : reductions_) SHERD_RETURN_IF_ERROR(WaitFor(ticket));
+  reductions_.clear();
+  return absl::OkStatus();
+}
+
+const std::byte* StepExecutor::Gradients(int unit) {
+  UnitMemory& memory = memory_.unit(unit);
+  if (memory.grads != nullptr) return memory.grads + memory.owned.begin * plan_.grad_bytes;
+  return static_cast<const std::byte*>(memory.tree->Finish());
+}
+
+ExactSum StepExecutor::CountedSquares() {
+  ExactSum sum;
+  for (int unit = 0; unit <= head_; ++unit) {
+    const UnitMemory& memory = memory_.unit(unit);
+    const int64_t skipped = memory.counted.begin - memory.owned.begin;
+    ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
+                    memory.counted.size(), sum);
+  }
+  return sum;
+}
+
+absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
+                                           std::vector<ExchangeRecord>& all) {
+  const int64_t record_bytes =
+      kExchangeFixedBytes + kExchangeBytesPerRound * static_cast<int64_t>(mine.losses.size());
+  const size_t size = static_cast<size_t>(record_bytes);
+  std::vector<std::byte> record(size);
+  mine.Write(absl::MakeSpan(record));
+  const size_t ranks = static_cast<size_t>(comm_.size());
+  std::vector<std::byte> whole(size * ranks);
+  static_assert(kExchangePieceBytes <= Communicator::kMaxExchangeBytes);
+  for (int64_t begin = 0; begin < record_bytes; begin += kExchangePieceBytes) {
+    const size_t piece = static_cast<size_t>(std::min(kExchangePieceBytes, record_bytes - begin));
+    std::vector<std::byte> pieces(piece * ranks);
+    Ticket ticket =
+        comm_.Exchange(record.data() + begin, pieces.data(), static_cast<int64_t>(piece));
+    SHERD_RETURN_IF_ERROR(WaitFor(ticket));
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      std::memcpy(whole.data() + rank * size + static_cast<size_t>(begin),
+                  pieces.data() + rank * piece, piece);
+    }
+  }
+  all.clear();
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    all.push_back(ExchangeRecord::Read(absl::MakeConstSpan(whole.data() + rank * size, size)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
+  const bool trains = walk.step > 0;
+  SHERD_RETURN_IF_ERROR(FinishReductions());
+  ExchangeRecord mine;
+  if (trains) {
+    const PhaseTimer timer(phases_.update);
+    mine.squares = CountedSquares();
+  }
+  mine.losses = std::exchange(walk.losses, {});
+  mine.tokens = std::exchange(walk.tokens, {});
+  std::vector<ExchangeRecord> all;
+  SHERD_RETURN_IF_ERROR(ExchangeRecords(mine, all));
+
+  // An evaluation exchanges after every round, so each record holds that round alone.
+  const int64_t first_index = trains ? 0 : current_round_ * walk.micro_batches.degree;
+  const int64_t last_index =
+      trains ? walk.micro_batches.count
+             : std::min(walk.micro_batches.count, first_index + walk.micro_batches.degree);
+  ExactSum squares;
+  for (const ExchangeRecord& record : all) squares.Add(record.squares);
+  // Summed in the order of the global micro-batch, so the bits do not depend on who computed it.
+  double loss = trains ? 0 : walk.figures.loss;
+  for (int64_t index = first_index; index < last_index; ++index) {
+    const bool consecutive = walk.micro_batches.order == MicroBatchOrder::kConsecutive;
+    const int64_t across = consecutive ? walk.micro_batches.rounds : walk.micro_batches.degree;
+    const int64_t rank = consecutive ? index / across : index % across;
+    const int64_t round = !trains ? 0 : consecutive ? index % across : index / across;
+    const ExchangeRecord& record = all[static_cast<size_t>(rank)];
+    loss += record.losses[static_cast<size_t>(round)];
+    walk.figures.tokens += record.tokens[static_cast<size_t>(round)];
+  }
+  walk.figures.loss = loss;
+  if (!trains) return absl::OkStatus();
+
+  walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
+  walk.figures.grad_norm = std::sqrt(squares.Value());
+  if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
+    return absl::DataLossError(
+        absl::StrCat("step ", walk.step, " diverged: loss ", walk.figures.loss, ", gradient norm ",
+                     walk.figures.grad_norm,
+                     "; its update was not applied. Lower train.optimizer.lr or lengthen "
+                     "train.schedule.warmup"));
+  }
+  const double clip = spec_.train().grad_clip();
+  if (clip > 0) {
+    walk.grad_scale = static_cast<float>(std::min(1.0, clip / (walk.figures.grad_norm + 1e-6)));
+  }
+  return absl::OkStatus();
+}
+
+void StepExecutor::Update(int unit, const Walk& walk) {
+  const PhaseTimer timer(phases_.update);
+  UnitMemory& memory = memory_.unit(unit);
+  const v1::OptimizerSpec& optimizer = spec_.train().optimizer();
+  AdamWParams params;
+  params.lr = LearningRate(spec_.train(), walk.step);
+  params.beta1 = optimizer.beta1();
+  params.beta2 = optimizer.beta2();
+  params.eps = optimizer.eps();
+  params.step = walk.step;
+  params.grad_scale = walk.grad_scale;
+  const std::byte* const gradients = Gradients(unit);
+  for (const DecaySegment& segment : memory.segments) {
+    params.weight_decay = segment.decays ? optimizer.weight_decay() : 0.0;
+    const GradOut stored{memory.params + segment.begin * plan_.param_bytes, memory_.param_type(),
+                         /*accumulate=*/false};
+    ops_.AdamW(stored, memory.master + segment.begin, memory.m + segment.begin,
+               memory.v + segment.begin, gradients + segment.begin * plan_.grad_bytes,
+               memory_.grad_type(), params, segment.end - segment.begin);
+  }
+}
+
+}  // namespace sherd

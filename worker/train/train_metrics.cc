@@ -1,0 +1,125 @@
+#include "worker/train/train_metrics.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+
+Labels Merge(Labels labels, const Labels& more) {
+  labels.insert(more.begin(), more.end());
+  return labels;
+}
+
+// Counters only grow: sets one to a total that was counted elsewhere.
+void RaiseTo(prometheus::Counter& counter, double total) {
+  const double grown = total - counter.Value();
+  if (grown > 0) counter.Increment(grown);
+}
+
+constexpr const char* kPhases[] = {"data", "forward", "backward", "exposed", "update"};
+
+}  // namespace
+
+TrainMetrics::Series<prometheus::Gauge> TrainMetrics::AddGauge(const char* name, const char* help,
+                                                               Labels labels) {
+  auto& family = prometheus::BuildGauge().Name(name).Help(help).Register(registry_);
+  gauges_.push_back({&family, &family.Add(Merge(std::move(labels), labels_))});
+  return gauges_.back();
+}
+
+TrainMetrics::Series<prometheus::Counter> TrainMetrics::AddCounter(const char* name,
+                                                                   const char* help,
+                                                                   Labels labels) {
+  auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(registry_);
+  counters_.push_back({&family, &family.Add(Merge(std::move(labels), labels_))});
+  return counters_.back();
+}
+
+TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& job,
+                           const std::string& job_name, const std::string& strategy, int rank)
+    : registry_(registry), labels_{{"job", job}, {"rank", absl::StrCat(rank)}} {
+  AddGauge("sherd_job_info", "The job that this rank works for; the value is always 1.",
+           {{"name", job_name}, {"strategy", strategy}})
+      .metric->Set(1);
+  step_ = AddGauge("sherd_step", "The last completed step.").metric;
+  loss_ = AddGauge("sherd_loss", "Training loss of the last step, nats a token.").metric;
+  grad_norm_ = AddGauge("sherd_grad_norm", "Global gradient norm before clipping.").metric;
+  learning_rate_ = AddGauge("sherd_learning_rate", "Learning rate of the last step.").metric;
+  tokens_ = AddCounter("sherd_tokens_total", "Tokens trained on, over all ranks.").metric;
+  auto& steps = prometheus::BuildHistogram()
+                    .Name("sherd_step_seconds")
+                    .Help("Wall time of a step on this rank.")
+                    .Register(registry_);
+  step_seconds_ = {&steps, &steps.Add(labels_, prometheus::Histogram::BucketBoundaries{
+                                                   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+                                                   25, 60, 180, 600})};
+  for (const char* phase : kPhases) {
+    phases_.push_back(AddCounter("sherd_phase_seconds_total",
+                                 "Time by phase; exposed is communication that computation did "
+                                 "not hide.",
+                                 {{"phase", phase}})
+                          .metric);
+  }
+  for (int pool = 0; pool < kPools; ++pool) {
+    const Labels label{{"pool", NameOf(static_cast<Pool>(pool))}};
+    memory_.push_back(
+        AddGauge("sherd_memory_bytes", "Model memory of the rank by pool.", label).metric);
+    memory_peak_.push_back(
+        AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool.", label).metric);
+  }
+  for (int op = 0; op < kCollectives; ++op) {
+    const Labels label{{"op", std::string(NameOf(static_cast<Collective>(op)))}, {"group", "data"}};
+    wire_bytes_.push_back(
+        AddCounter("sherd_collective_bytes_total", "Bytes sent to other ranks.", label).metric);
+    wire_messages_.push_back(
+        AddCounter("sherd_collective_messages_total", "Messages sent to other ranks.", label)
+            .metric);
+    wire_seconds_.push_back(AddCounter("sherd_collective_seconds_total",
+                                       "Time in collectives on the communication thread.", label)
+                                .metric);
+  }
+}
+
+TrainMetrics::~TrainMetrics() {
+  for (const auto& series : gauges_) series.family->Remove(series.metric);
+  for (const auto& series : counters_) series.family->Remove(series.metric);
+  step_seconds_.family->Remove(step_seconds_.metric);
+}
+
+void TrainMetrics::RecordStep(const StepFigures& figures, double seconds, int64_t step,
+                              double learning_rate) {
+  step_->Set(static_cast<double>(step));
+  loss_->Set(figures.loss);
+  grad_norm_->Set(figures.grad_norm);
+  learning_rate_->Set(learning_rate);
+  tokens_->Increment(static_cast<double>(figures.tokens));
+  step_seconds_.metric->Observe(seconds);
+}
+
+void TrainMetrics::RecordPhases(const PhaseSeconds& phases) {
+  const double totals[] = {phases.data, phases.forward, phases.backward, phases.exposed,
+                           phases.update};
+  for (size_t phase = 0; phase < phases_.size(); ++phase) RaiseTo(*phases_[phase], totals[phase]);
+}
+
+void TrainMetrics::RecordMemory(const MemoryMeter& meter) {
+  for (int pool = 0; pool < kPools; ++pool) {
+    const size_t at = static_cast<size_t>(pool);
+    memory_[at]->Set(static_cast<double>(meter.current(static_cast<Pool>(pool))));
+    memory_peak_[at]->Set(static_cast<double>(meter.peak(static_cast<Pool>(pool))));
+  }
+}
+
+void TrainMetrics::RecordWire(const WireCounts& counts) {
+  for (size_t op = 0; op < counts.size(); ++op) {
+    RaiseTo(*wire_bytes_[op], static_cast<double>(counts[op].bytes));
+    RaiseTo(*wire_messages_[op], static_cast<double>(counts[op].messages));
+    RaiseTo(*wire_seconds_[op], counts[op].seconds);
+  }
+}
+
+}  // namespace sherd
