@@ -1,0 +1,28 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/yaml_tree.h"
+#include "sherd/v1/job.pb.h"
+
+namespace sherd {
+
+// One key of the job file.
+struct JobKey {
+  // "train.global_batch".
+  absl::string_view path;
+  // Takes the value over into the specification. kInvalidArgument with a sentence that says what
+  // would be right. nullptr: this version does not execute the key; only the values in `accepted`
+  // are taken, so that a file written for a later version runs when it asks for nothing more.
+  absl::Status (*read)(const YamlNode& value, v1::JobSpec& spec);
+  // Of the plain values that are accepted, those in `inert` promise what this version does not do:
+  // the user is told.
+  absl::Span<const absl::string_view> accepted = {};
+  absl::Span<const absl::string_view> inert = {};
+};
+
+// All keys, section by section.
+absl::Span<const JobKey> JobKeys();
+
+}  // namespace sherd
