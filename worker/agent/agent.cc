@@ -1,0 +1,186 @@
+#include "worker/agent/agent.h"
+
+#include <malloc.h>
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "worker/agent/monotonic.h"
+
+namespace sherd {
+namespace {
+
+TrainerEnded EventOf(TrainResult result) {
+  return {std::move(result.status), result.step, std::move(result.operation), result.lost_peer,
+          std::move(result.weights_path)};
+}
+
+}  // namespace
+
+// Turns what one rank tells into reports of its epoch.
+class Agent::RankObserver final : public TrainObserver {
+ public:
+  RankObserver(Agent& agent, const v1::Assignment& assignment) : agent_(agent) {
+    stamp_.set_job_id(assignment.job_id());
+    stamp_.set_epoch(assignment.epoch());
+    stamp_.set_rank(assignment.rank());
+  }
+
+  void OnReady() override { agent_.Post(TrainerReady{}); }
+  void OnStep(const v1::StepReport& step) override {
+    v1::RankReport report = stamp_;
+    *report.mutable_step() = step;
+    Send(std::move(report));
+  }
+  void OnEval(const v1::EvalReport& eval) override {
+    v1::RankReport report = stamp_;
+    *report.mutable_eval() = eval;
+    Send(std::move(report));
+  }
+  void OnLedger(const v1::RankLedger& ledger) override {
+    v1::RankReport report = stamp_;
+    *report.mutable_ledger() = ledger;
+    Send(std::move(report));
+  }
+  void OnLog(absl::string_view text) override {
+    Log(Severity::kInfo,
+        absl::StrCat("job ", stamp_.job_id(), ", rank ", stamp_.rank(), ": ", text));
+    v1::RankReport report = stamp_;
+    report.mutable_log()->set_rank(stamp_.rank());
+    report.mutable_log()->set_text(std::string(text));
+    Send(std::move(report));
+  }
+
+ private:
+  void Send(v1::RankReport report) {
+    if (!agent_.session_.Send(std::move(report))) agent_.metrics_.ReportDropped();
+  }
+
+  Agent& agent_;
+  v1::RankReport stamp_;
+};
+
+Agent::Agent(AgentOptions options)
+    : options_(std::move(options)),
+      metrics_(*options_.metrics),
+      session_(options_.session, *this),
+      inspector_(options_.inspect,
+                 [this](v1::DataInspection inspection) { session_.Send(std::move(inspection)); }) {}
+
+Agent::~Agent() {
+  // The session first: its thread calls into the inspector and the agent.
+  session_.Stop();
+  if (trainer_thread_.joinable()) trainer_thread_.join();
+}
+
+int Agent::Run() {
+  session_.Start();
+  while (!exit_code_.has_value()) {
+    AgentEvent event = NextEvent();
+    if (std::holds_alternative<TrainerEnded>(event)) ReapTrainer();
+    std::vector<AgentAction> actions = state_.Handle(event);
+    ShowState();
+    for (AgentAction& action : actions) {
+      std::visit([this](auto& chosen) { Perform(chosen); }, action);
+    }
+  }
+  session_.Flush(options_.flush_limit);
+  session_.Stop();
+  return *exit_code_;
+}
+
+void Agent::RequestStop(absl::string_view reason) {
+  Post(StopRequested{kExitAsked, std::string(reason)});
+}
+
+void Agent::Post(AgentEvent event) {
+  absl::MutexLock lock(&mutex_);
+  events_.push_back(std::move(event));
+}
+
+AgentEvent Agent::NextEvent() {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !events_.empty(); };
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&due), abort_deadline_ - MonotonicNow())) {
+    if (MonotonicNow() < abort_deadline_) continue;  // the wall clock jumped
+    abort_deadline_ = absl::InfiniteDuration();
+    return AbortOverdue{};
+  }
+  AgentEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+void Agent::Perform(StartTrainer& action) {
+  Log(Severity::kInfo,
+      absl::StrCat("job ", action.assignment.job_id(), ", epoch ", action.assignment.epoch(),
+                   ": rank ", action.assignment.rank(), " of ", action.assignment.world()));
+  observer_ = std::make_unique<RankObserver>(*this, action.assignment);
+  trainer_ = options_.make_trainer(action.assignment);
+  trainer_thread_ = std::thread([this, trainer = trainer_.get(), observer = observer_.get()] {
+    Post(EventOf(trainer->Run(*observer)));
+  });
+}
+
+void Agent::Perform(AbortTrainer& action) {
+  Log(Severity::kInfo, absl::StrCat("aborting: ", action.reason));
+  abort_deadline_ = MonotonicNow() + options_.abort_limit;
+  trainer_->Abort(action.reason);
+}
+
+void Agent::Perform(Report& action) {
+  if (action.report.has_failed()) {
+    Log(Severity::kError,
+        absl::StrCat("job ", action.report.job_id(), ", rank ", action.report.rank(),
+                     " failed: ", action.report.failed().error()));
+  }
+  session_.Send(std::move(action.report));
+}
+
+void Agent::Perform(ExitProcess& action) {
+  Log(action.code == kExitAsked ? Severity::kInfo : Severity::kError,
+      absl::StrCat("leaving: ", action.reason));
+  exit_code_ = action.code;
+}
+
+void Agent::ReapTrainer() {
+  abort_deadline_ = absl::InfiniteDuration();
+  trainer_thread_.join();
+  trainer_.reset();
+  observer_.reset();
+  // A job leaves holes behind that glibc would keep; the next job's layout is another one.
+  malloc_trim(0);
+}
+
+void Agent::ShowState() {
+  metrics_.State(state_.phase());
+  absl::MutexLock lock(&mutex_);
+  rank_ = state_.rank();
+}
+
+v1::Hello Agent::MakeHello() {
+  v1::Hello hello = options_.identity;
+  absl::MutexLock lock(&mutex_);
+  if (rank_.has_value()) {
+    hello.set_job_id(rank_->job.value());
+    hello.set_epoch(rank_->epoch.value());
+    hello.set_rank(rank_->rank);
+  }
+  return hello;
+}
+
+void Agent::OnConnected() { metrics_.Connected(); }
+void Agent::OnDisconnected() { metrics_.Disconnected(); }
+void Agent::OnAssign(v1::Assignment assignment) { Post(AssignReceived{std::move(assignment)}); }
+void Agent::OnAbort(v1::Abort abort) { Post(AbortReceived{std::move(abort)}); }
+void Agent::OnInspect(v1::InspectData request) { inspector_.Inspect(std::move(request)); }
+void Agent::OnShutdown(v1::Shutdown shutdown) {
+  Post(StopRequested{kExitAsked, absl::StrCat("the coordinator says: ", shutdown.reason())});
+}
+void Agent::OnEnded(absl::Status why) {
+  Post(StopRequested{kExitRefused, std::string(why.message())});
+}
+
+}  // namespace sherd

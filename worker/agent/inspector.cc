@@ -1,0 +1,63 @@
+#include "worker/agent/inspector.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace sherd {
+namespace {
+
+v1::DataInspection Result(uint64_t request_id, const absl::Status& status) {
+  v1::DataInspection inspection;
+  inspection.set_request_id(request_id);
+  if (!status.ok()) inspection.set_error(std::string(status.message()));
+  return inspection;
+}
+
+}  // namespace
+
+Inspector::Inspector(Look look, Answer answer)
+    : look_(std::move(look)), answer_(std::move(answer)), thread_([this] { Run(); }) {}
+
+Inspector::~Inspector() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void Inspector::Inspect(v1::InspectData request) {
+  std::optional<uint64_t> refused;
+  {
+    absl::MutexLock lock(&mutex_);
+    requests_.push_back(std::move(request));
+    if (requests_.size() > kWaiting) {
+      refused = requests_.front().request_id();
+      requests_.pop_front();
+    }
+  }
+  if (refused.has_value()) {
+    answer_(Result(*refused, absl::ResourceExhaustedError(
+                                 "the worker has too many files to look at; submit again")));
+  }
+}
+
+void Inspector::Run() {
+  while (true) {
+    v1::InspectData request;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !requests_.empty();
+      };
+      mutex_.Await(absl::Condition(&due));
+      if (stopping_) return;
+      request = std::move(requests_.front());
+      requests_.pop_front();
+    }
+    answer_(Result(request.request_id(), look_(request)));
+  }
+}
+
+}  // namespace sherd

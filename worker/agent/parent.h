@@ -1,0 +1,12 @@
+#pragma once
+
+#include <sys/types.h>
+
+namespace sherd {
+
+// The kernel kills this process when the thread that started it ends, so that nothing lingers after
+// a parent that could not say goodbye (F36). Ends the process at once when that has happened
+// already: its parent is then no longer `expected_parent`; 0 compares with init only.
+void ExitWithParent(pid_t expected_parent = 0);
+
+}  // namespace sherd
