@@ -1,0 +1,105 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "worker/checkpoint/file_system.h"
+
+namespace sherd {
+namespace {
+
+absl::Status Failed(const std::string& path, absl::string_view what, int error) {
+  if (error == ENOSPC || error == EDQUOT) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, " cannot be ", what, ": no space left on its file system"));
+  }
+  return absl::ErrnoToStatus(error, absl::StrCat(path, " cannot be ", what));
+}
+
+class PosixOutputFile final : public OutputFile {
+ public:
+  PosixOutputFile(std::string path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+  ~PosixOutputFile() override { close(descriptor_); }
+
+  absl::Status Append(absl::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Failed(path_, "written", errno);
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    return fsync(descriptor_) == 0 ? absl::OkStatus() : Failed(path_, "written", errno);
+  }
+
+ private:
+  const std::string path_;
+  const int descriptor_;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  absl::Status MakeDirectories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return error ? Failed(path, "made", error.value()) : absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) override {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) return Failed(path, "made", errno);
+    return std::make_unique<PosixOutputFile>(path, descriptor);
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator entry(directory, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      names.push_back(entry->path().filename().string());
+    }
+    if (error) return Failed(directory, "listed", error.value());
+    return names;
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override {
+    const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return Failed(path, "made durable", errno);
+    const int result = fsync(descriptor);
+    const int error = errno;
+    close(descriptor);
+    return result == 0 ? absl::OkStatus() : Failed(path, "made durable", error);
+  }
+
+  absl::Status RenameOrExchange(const std::string& from, const std::string& to) override {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+      return absl::OkStatus();
+    }
+    if (errno == EEXIST &&
+        renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      return absl::OkStatus();
+    }
+    return Failed(to, "given its name", errno);
+  }
+
+  absl::Status Remove(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? Failed(path, "removed", error.value()) : absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<FileSystem> MakePosixFileSystem() { return std::make_unique<PosixFileSystem>(); }
+
+}  // namespace sherd
