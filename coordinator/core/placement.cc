@@ -1,0 +1,140 @@
+#include "coordinator/core/placement.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace sherd {
+namespace {
+
+// The workers among which one job may run.
+struct Pool {
+  std::vector<const WorkerState*> idle;
+  int64_t live = 0;
+};
+
+// "cuda" of "cuda:3".
+absl::string_view DeviceKind(absl::string_view device) {
+  return device.substr(0, device.find(':'));
+}
+
+// Orders "cpu:9" before "cpu:10": by length of digit runs first, then by text.
+std::string NaturalKey(absl::string_view text) {
+  std::string key;
+  for (size_t i = 0; i < text.size();) {
+    if (!std::isdigit(static_cast<unsigned char>(text[i]))) {
+      key += text[i++];
+      continue;
+    }
+    size_t end = i;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
+    // A run's length sorts before its digits; runs are bounded by the length of an id.
+    key += static_cast<char>('0' + std::min<size_t>(end - i, 70));
+    absl::StrAppend(&key, text.substr(i, end - i));
+    i = end;
+  }
+  return key;
+}
+
+using PoolKey = std::pair<std::string, std::string>;  // shared-memory domain, kind of device
+
+std::map<PoolKey, Pool> BuildPools(const State& state, const std::set<WorkerId>& taken) {
+  std::map<PoolKey, Pool> pools;
+  for (const auto& [id, worker] : state.workers) {
+    if (!worker.alive) continue;
+    Pool& pool = pools[{worker.shared_memory_domain, std::string(DeviceKind(worker.device))}];
+    ++pool.live;
+    if (!worker.seat && !taken.contains(id)) pool.idle.push_back(&worker);
+  }
+  return pools;
+}
+
+// What a job asks of a pool.
+struct Demand {
+  int64_t tensor = 1;
+  int64_t least = 1;
+  int64_t most = std::numeric_limits<int64_t>::max();
+
+  // The largest world that `available` workers allow; 0 when they are too few.
+  int64_t World(int64_t available) const {
+    const int64_t world = std::min(available, most) / tensor * tensor;
+    return world >= least ? world : 0;
+  }
+};
+
+Demand DemandOf(const v1::JobSpec& spec) {
+  Demand demand;
+  demand.tensor = std::max<int64_t>(1, spec.parallel().tensor());
+  demand.least = std::max({int64_t{1}, spec.elastic().min_workers(), demand.tensor});
+  // A world is a multiple of tensor, so the least one is rounded up.
+  demand.least = (demand.least + demand.tensor - 1) / demand.tensor * demand.tensor;
+  if (spec.elastic().max_workers() > 0) demand.most = spec.elastic().max_workers();
+  return demand;
+}
+
+std::vector<WorkerId> Choose(std::vector<const WorkerState*> idle, int64_t world) {
+  std::vector<std::tuple<std::string, std::string, WorkerId>> ordered;
+  ordered.reserve(idle.size());
+  for (const WorkerState* worker : idle) {
+    ordered.emplace_back(worker->host, NaturalKey(worker->id.value()), worker->id);
+  }
+  std::sort(ordered.begin(), ordered.end());
+  std::vector<WorkerId> chosen;
+  chosen.reserve(world);
+  for (int64_t rank = 0; rank < world; ++rank) chosen.push_back(std::get<2>(ordered[rank]));
+  return chosen;
+}
+
+std::string Needs(const Demand& demand) {
+  return absl::StrCat(
+      demand.least, demand.least == 1 ? " idle worker" : " idle workers",
+      demand.tensor > 1 ? absl::StrCat(" (a multiple of tensor ", demand.tensor, ")") : "",
+      demand.least > 1 ? " in one shared-memory domain" : "");
+}
+
+}  // namespace
+
+GangPlacement PlaceJob(const State& state, const JobRecord& job, const std::set<WorkerId>& taken) {
+  const Demand demand = DemandOf(job.spec);
+  const std::map<PoolKey, Pool> pools = BuildPools(state, taken);
+  const Pool* best = nullptr;      // the largest world now
+  const Pool* promised = nullptr;  // would do if its busy workers were idle
+  int64_t world = 0;
+  int64_t live = 0;
+  for (const auto& [key, pool] : pools) {
+    live += pool.live;
+    if (const int64_t possible = demand.World(pool.idle.size()); possible > world) {
+      best = &pool;
+      world = possible;
+    }
+    if (demand.World(pool.live) > 0 &&
+        (promised == nullptr || pool.idle.size() > promised->idle.size())) {
+      promised = &pool;
+    }
+  }
+  GangPlacement placement;
+  if (best != nullptr) {
+    placement.workers = Choose(best->idle, world);
+    return placement;
+  }
+  if (promised == nullptr) {
+    placement.waiting = Waiting::kWorkers;
+    placement.reason = absl::StrCat("waits for workers to arrive: it needs ", Needs(demand), ", ",
+                                    live, " connected");
+    return placement;
+  }
+  placement.waiting = Waiting::kIdleWorkers;
+  placement.reason =
+      absl::StrCat("waits for busy workers: it needs ", Needs(demand), ", ", promised->idle.size(),
+                   " of ", promised->live, " idle and not spoken for");
+  for (const WorkerState* worker : promised->idle) placement.reserved.insert(worker->id);
+  return placement;
+}
+
+}  // namespace sherd

@@ -1,0 +1,250 @@
+#include "coordinator/store/event_log.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "coordinator/store/lock_file.h"
+#include "coordinator/store/sqlite.h"
+
+namespace sherd {
+namespace {
+
+constexpr char kMemory[] = ":memory:";
+constexpr int64_t kSchemaVersion = 1;
+
+// `kind` is the number of the feed entry's field in v1.JobEvent.
+constexpr char kSchema[] = R"sql(
+  CREATE TABLE IF NOT EXISTS events (
+    sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+  CREATE TABLE IF NOT EXISTS feed (
+    job TEXT NOT NULL, sequence INTEGER NOT NULL, kind INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (job, sequence)) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS acknowledgements (
+    worker TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, sequence INTEGER NOT NULL)
+    WITHOUT ROWID;
+)sql";
+
+class SqliteEventLog final : public EventLog {
+ public:
+  absl::Status Init(const std::string& directory);
+  absl::Status Commit(const LogBatch& batch) override;
+  absl::Status Replay(const std::function<void(const v1::DurableEvent&)>& visit) override;
+  absl::StatusOr<std::vector<FeedSummary>> SummarizeFeeds() override;
+  absl::StatusOr<std::vector<Acknowledgement>> Acknowledgements() override;
+  absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job, int64_t after_sequence,
+                                                     int64_t limit) override;
+
+ private:
+  absl::Status PrepareDirectory(const std::string& directory);
+  absl::Status CheckSchema();
+  absl::Status PrepareStatements();
+  absl::Status Insert(const LogBatch& batch);
+  absl::Status ReadLastStep(FeedSummary& summary);
+  absl::Status Damaged(absl::string_view what) const;
+
+  std::string path_;
+  std::unique_ptr<LockFile> lock_;
+  // Declared before the statements, which must go first.
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Statement> insert_event_;
+  std::unique_ptr<Statement> insert_feed_;
+  std::unique_ptr<Statement> insert_acknowledgement_;
+  std::unique_ptr<Statement> read_feed_;
+  std::unique_ptr<Statement> read_last_step_;
+};
+
+absl::Status SqliteEventLog::Damaged(absl::string_view what) const {
+  return absl::DataLossError(
+      absl::StrCat("the event log ", path_, " is damaged: ", what,
+                   "; move it away to start without the jobs that it knows"));
+}
+
+absl::Status SqliteEventLog::PrepareDirectory(const std::string& directory) {
+  if (directory == kMemory) {
+    path_ = kMemory;
+    return absl::OkStatus();
+  }
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot make the data directory ", directory,
+                                                    ": ", error.message(),
+                                                    "; give another --data-dir"));
+  }
+  SHERD_ASSIGN_OR_RETURN(lock_, LockFile::Acquire(directory + "/coordinator.lock"));
+  path_ = directory + "/events.db";
+  return absl::OkStatus();
+}
+
+absl::Status SqliteEventLog::CheckSchema() {
+  int64_t version = 0;
+  {
+    SHERD_ASSIGN_OR_RETURN(auto check, database_->Prepare("PRAGMA quick_check(1)"));
+    SHERD_ASSIGN_OR_RETURN(const bool row, check->Step());
+    if (!row || check->Bytes(0) != "ok") return Damaged(row ? check->Bytes(0) : "no answer");
+    SHERD_ASSIGN_OR_RETURN(auto query, database_->Prepare("PRAGMA user_version"));
+    SHERD_ASSIGN_OR_RETURN([[maybe_unused]] const bool any, query->Step());
+    version = query->Int(0);
+  }
+  if (version > kSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the event log ", path_, " was written by a newer version of Sherd (format ",
+                     version, ", this one knows ", kSchemaVersion, "); start that version"));
+  }
+  SHERD_RETURN_IF_ERROR(database_->Execute(kSchema));
+  return database_->Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+}
+
+absl::Status SqliteEventLog::PrepareStatements() {
+  SHERD_ASSIGN_OR_RETURN(insert_event_, database_->Prepare("INSERT INTO events VALUES (?1, ?2)"));
+  SHERD_ASSIGN_OR_RETURN(insert_feed_,
+                         database_->Prepare("INSERT INTO feed VALUES (?1, ?2, ?3, ?4)"));
+  SHERD_ASSIGN_OR_RETURN(
+      insert_acknowledgement_,
+      database_->Prepare("INSERT OR REPLACE INTO acknowledgements VALUES (?1, ?2, ?3)"));
+  SHERD_ASSIGN_OR_RETURN(
+      read_feed_, database_->Prepare("SELECT payload FROM feed WHERE job = ?1 AND sequence > ?2 "
+                                     "ORDER BY sequence LIMIT ?3"));
+  SHERD_ASSIGN_OR_RETURN(read_last_step_,
+                         database_->Prepare("SELECT payload FROM feed WHERE job = ?1 AND kind = ?2 "
+                                            "ORDER BY sequence DESC LIMIT 1"));
+  return absl::OkStatus();
+}
+
+absl::Status SqliteEventLog::Init(const std::string& directory) {
+  SHERD_RETURN_IF_ERROR(PrepareDirectory(directory));
+  SHERD_ASSIGN_OR_RETURN(database_, Database::Open(path_));
+  SHERD_RETURN_IF_ERROR(database_->Execute("PRAGMA locking_mode = EXCLUSIVE"));
+  {
+    SHERD_ASSIGN_OR_RETURN(auto journal, database_->Prepare("PRAGMA journal_mode = WAL"));
+    SHERD_RETURN_IF_ERROR(journal->Step().status());
+  }
+  SHERD_RETURN_IF_ERROR(database_->Execute("PRAGMA synchronous = NORMAL"));
+  SHERD_RETURN_IF_ERROR(CheckSchema());
+  return PrepareStatements();
+}
+
+absl::Status SqliteEventLog::Insert(const LogBatch& batch) {
+  for (const v1::DurableEvent& event : batch.events) {
+    insert_event_->BindInt(1, event.sequence());
+    insert_event_->BindBlob(2, event.SerializeAsString());
+    SHERD_RETURN_IF_ERROR(insert_event_->Run());
+  }
+  for (const v1::JobEvent& entry : batch.feed) {
+    insert_feed_->BindText(1, entry.job_id());
+    insert_feed_->BindInt(2, entry.sequence());
+    insert_feed_->BindInt(3, entry.event_case());
+    insert_feed_->BindBlob(4, entry.SerializeAsString());
+    SHERD_RETURN_IF_ERROR(insert_feed_->Run());
+  }
+  for (const Acknowledgement& acknowledgement : batch.acknowledgements) {
+    insert_acknowledgement_->BindText(1, acknowledgement.worker.value());
+    insert_acknowledgement_->BindInt(2, static_cast<int64_t>(acknowledgement.incarnation.value()));
+    insert_acknowledgement_->BindInt(3, static_cast<int64_t>(acknowledgement.sequence));
+    SHERD_RETURN_IF_ERROR(insert_acknowledgement_->Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteEventLog::Commit(const LogBatch& batch) {
+  if (batch.empty()) return absl::OkStatus();
+  SHERD_RETURN_IF_ERROR(database_->Execute("BEGIN"));
+  absl::Status status = Insert(batch);
+  if (status.ok()) status = database_->Execute("COMMIT");
+  // A failed COMMIT may leave the transaction open; a ROLLBACK without one fails, which is no news.
+  if (!status.ok()) database_->Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+absl::Status SqliteEventLog::Replay(const std::function<void(const v1::DurableEvent&)>& visit) {
+  SHERD_ASSIGN_OR_RETURN(auto query,
+                         database_->Prepare("SELECT sequence, payload FROM events ORDER BY 1"));
+  int64_t expected = 1;
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return absl::OkStatus();
+    v1::DurableEvent event;
+    if (query->Int(0) != expected) return Damaged(absl::StrCat("event ", expected, " is missing"));
+    if (!event.ParseFromString(query->Bytes(1)) || event.sequence() != expected) {
+      return Damaged(absl::StrCat("event ", expected, " cannot be read"));
+    }
+    visit(event);
+    ++expected;
+  }
+}
+
+absl::Status SqliteEventLog::ReadLastStep(FeedSummary& summary) {
+  read_last_step_->Reset();
+  read_last_step_->BindText(1, summary.job.value());
+  read_last_step_->BindInt(2, v1::JobEvent::kStep);
+  SHERD_ASSIGN_OR_RETURN(const bool row, read_last_step_->Step());
+  if (row && !summary.last_step.ParseFromString(read_last_step_->Bytes(0))) {
+    return Damaged(absl::StrCat("the last step of job ", summary.job.value(), " cannot be read"));
+  }
+  read_last_step_->Reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<FeedSummary>> SqliteEventLog::SummarizeFeeds() {
+  SHERD_ASSIGN_OR_RETURN(auto query,
+                         database_->Prepare(absl::StrCat("SELECT job, MAX(sequence), SUM(kind = ",
+                                                         static_cast<int>(v1::JobEvent::kLog),
+                                                         ") FROM feed GROUP BY job")));
+  std::vector<FeedSummary> summaries;
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return summaries;
+    FeedSummary summary;
+    summary.job = JobId(query->Bytes(0));
+    summary.last_sequence = query->Int(1);
+    summary.log_lines = query->Int(2);
+    SHERD_RETURN_IF_ERROR(ReadLastStep(summary));
+    summaries.push_back(std::move(summary));
+  }
+}
+
+absl::StatusOr<std::vector<Acknowledgement>> SqliteEventLog::Acknowledgements() {
+  SHERD_ASSIGN_OR_RETURN(
+      auto query, database_->Prepare("SELECT worker, incarnation, sequence FROM acknowledgements"));
+  std::vector<Acknowledgement> all;
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return all;
+    all.push_back({WorkerId(query->Bytes(0)), Incarnation(static_cast<uint64_t>(query->Int(1))),
+                   static_cast<uint64_t>(query->Int(2))});
+  }
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> SqliteEventLog::ReadFeed(const JobId& job,
+                                                                   int64_t after_sequence,
+                                                                   int64_t limit) {
+  read_feed_->Reset();
+  read_feed_->BindText(1, job.value());
+  read_feed_->BindInt(2, after_sequence);
+  read_feed_->BindInt(3, limit);
+  std::vector<v1::JobEvent> entries;
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(const bool row, read_feed_->Step());
+    if (!row) break;
+    if (!entries.emplace_back().ParseFromString(read_feed_->Bytes(0))) {
+      return Damaged(absl::StrCat("the feed of job ", job.value(), " cannot be read"));
+    }
+  }
+  read_feed_->Reset();
+  return entries;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& directory) {
+  auto log = std::make_unique<SqliteEventLog>();
+  SHERD_RETURN_IF_ERROR(log->Init(directory));
+  return std::unique_ptr<EventLog>(std::move(log));
+}
+
+}  // namespace sherd

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "sherd/v1/events.pb.h"
+
+namespace sherd {
+
+// The last report of a worker's life that was taken over.
+struct Acknowledgement {
+  WorkerId worker;
+  Incarnation incarnation;
+  uint64_t sequence = 0;
+};
+
+// What one turn of the event loop changed: all of it is stored, or none.
+struct LogBatch {
+  std::vector<v1::DurableEvent> events;
+  // Numbered by the caller, without a gap per job.
+  std::vector<v1::JobEvent> feed;
+  std::vector<Acknowledgement> acknowledgements;
+
+  bool empty() const { return events.empty() && feed.empty() && acknowledgements.empty(); }
+};
+
+// Where a job's feed stands.
+struct FeedSummary {
+  JobId job;
+  int64_t last_sequence = 0;
+  int64_t log_lines = 0;
+  // Of the newest step report; sequence 0 when there is none.
+  v1::JobEvent last_step;
+};
+
+// The coordinator's memory: its durable events, the jobs' feeds, and how far each worker's reports
+// were taken over, in one SQLite database. A batch survives the death of the process as soon as
+// Commit has returned. (Not that of the machine: the write-ahead log is synced at checkpoints only,
+// `synchronous=NORMAL`; the database stays whole and may miss its last turns. A sync every turn
+// would cost milliseconds for what the workers' own holdings cover.) One thread. Errors: see
+// Database; each is one sentence that names the file.
+class EventLog {
+ public:
+  // Opens or makes the log in `directory`, which is made if it is missing, and locks it against
+  // other coordinators; ":memory:" keeps nothing. kFailedPrecondition when another coordinator has
+  // it, or when it was written by a newer version.
+  static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& directory);
+  virtual ~EventLog() = default;
+
+  virtual absl::Status Commit(const LogBatch& batch) = 0;
+
+  // Every event, in order. kDataLoss when one is missing or cannot be read.
+  virtual absl::Status Replay(const std::function<void(const v1::DurableEvent&)>& visit) = 0;
+  virtual absl::StatusOr<std::vector<FeedSummary>> SummarizeFeeds() = 0;
+  virtual absl::StatusOr<std::vector<Acknowledgement>> Acknowledgements() = 0;
+  // At most `limit` entries of the job's feed after `after_sequence`, in order.
+  virtual absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job,
+                                                             int64_t after_sequence,
+                                                             int64_t limit) = 0;
+};
+
+}  // namespace sherd
