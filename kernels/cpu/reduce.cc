@@ -60,17 +60,16 @@ void AddBlock(const T* x, int64_t elements, ExactSum& sum) {
     for (int lane = 0; lane < kLanes; ++lane) AddSquare(BitsOf(x[i + lane]), bins[lane]);
   }
   for (; i < elements; ++i) AddSquare(BitsOf(x[i]), bins[0]);
+  uint64_t not_finite = 0;
   for (const auto& lane : bins) {
     for (uint32_t exponent = 0; exponent < kNotFinite; ++exponent) {
       if (lane[exponent] == 0) continue;
       AddShifted(sum, lane[exponent], 2 * (std::max<int>(static_cast<int>(exponent), 1) - 1));
     }
-    // Never empty when something not finite came: its significand includes the implied bit.
-    if (lane[kNotFinite] != 0) {
-      sum.nonfinite += CountNotFinite(x, elements);
-      break;
-    }
+    not_finite |= lane[kNotFinite];
   }
+  // Never empty when something not finite came: its significand includes the implied bit.
+  if (not_finite != 0) sum.nonfinite += CountNotFinite(x, elements);
 }
 
 }  // namespace
