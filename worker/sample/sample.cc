@@ -1,0 +1,152 @@
+#include "worker/sample/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/model/model.h"
+#include "worker/sample/token_sampler.h"
+
+namespace sherd {
+namespace {
+
+constexpr int64_t kBytes = 256;
+
+absl::Status CheckOptions(const SampleOptions& options) {
+  if (options.tokens < 0) return absl::InvalidArgumentError("the number of tokens is negative");
+  if (!std::isfinite(options.temperature) || options.temperature < 0) {
+    return absl::InvalidArgumentError("the temperature must be 0 or more");
+  }
+  if (options.top_k < 0) return absl::InvalidArgumentError("top-k must be 0 (all) or more");
+  if (options.threads < 1) return absl::InvalidArgumentError("it takes at least one thread");
+  return absl::OkStatus();
+}
+
+// The units' flat buffers.
+struct Weights {
+  std::vector<Buffer> buffers;
+  std::vector<UnitParams> units;
+};
+
+// Where the tensors of a checkpoint belong; kInvalidArgument unless they are those of the model.
+absl::StatusOr<std::vector<float*>> Destinations(const Manifest& manifest,
+                                                 const Inventory& inventory,
+                                                 const Weights& weights) {
+  std::vector<float*> destinations;
+  size_t next = 0;
+  for (size_t u = 0; u < inventory.units.size(); ++u) {
+    for (const Parameter& parameter : inventory.units[u].parameters) {
+      if (next == manifest.tensors.size() || manifest.tensors[next].name != parameter.name ||
+          manifest.tensors[next].shape != parameter.shape) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("its tensors are not those of its model: ", parameter.name,
+                         " is missing or has another shape"));
+      }
+      destinations.push_back(weights.buffers[u].as<float>() + parameter.offset);
+      ++next;
+    }
+  }
+  if (next != manifest.tensors.size()) {
+    return absl::InvalidArgumentError("it holds tensors that are not of its model");
+  }
+  return destinations;
+}
+
+absl::StatusOr<Weights> LoadWeights(const std::string& directory, const Manifest& manifest,
+                                    const Inventory& inventory, MemoryMeter& meter) {
+  Weights weights;
+  for (const Unit& unit : inventory.units) {
+    weights.buffers.emplace_back(meter, Pool::kParams,
+                                 unit.elements * static_cast<int64_t>(sizeof(float)));
+    weights.units.push_back({weights.buffers.back().data(), DType::kF32});
+  }
+  const auto destinations = Destinations(manifest, inventory, weights);
+  if (!destinations.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, " cannot be used: ", destinations.status().message()));
+  }
+  SHERD_RETURN_IF_ERROR(LoadTensors(directory, manifest, [&](const StoredTensor& tensor) {
+    return (*destinations)[static_cast<size_t>(&tensor - manifest.tensors.data())];
+  }));
+  return weights;
+}
+
+// Runs the model over the newest tokens that fit its context.
+class Generator {
+ public:
+  Generator(const ModelShape& shape, const Inventory& inventory, const Weights& weights, Ops& ops,
+            MemoryMeter& meter)
+      : shape_(shape),
+        weights_(weights),
+        model_(MakeModel(shape, inventory, 1, shape.context, /*inference=*/true, ops, meter)) {}
+
+  void Append(int32_t token) {
+    if (static_cast<int64_t>(window_.size()) == shape_.context) window_.erase(window_.begin());
+    window_.push_back(token);
+  }
+
+  // Of the token after the window, one a byte.
+  absl::Span<const float> NextLogits() {
+    const auto tokens = static_cast<int64_t>(window_.size());
+    const MicroBatch micro_batch{1, tokens, window_.data(), nullptr};
+    for (size_t unit = 0; unit < weights_.units.size(); ++unit) {
+      model_->Forward(static_cast<int>(unit), weights_.units, micro_batch);
+    }
+    return {model_->logits() + (tokens - 1) * shape_.vocab,
+            static_cast<size_t>(std::min(shape_.vocab, kBytes))};
+  }
+
+ private:
+  const ModelShape shape_;
+  const Weights& weights_;
+  const std::unique_ptr<Model> model_;
+  std::vector<int32_t> window_;
+};
+
+absl::Status Print(char byte, std::ostream& out) {
+  if (out.put(byte).flush()) return absl::OkStatus();
+  return absl::UnavailableError("the output cannot be written");
+}
+
+}  // namespace
+
+absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
+  SHERD_RETURN_IF_ERROR(CheckOptions(options));
+  SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options.weights));
+  const ModelShape& shape = manifest.info.model;
+  if (manifest.info.tokenizer != "bytes" ||
+      shape.layers > static_cast<int64_t>(manifest.tensors.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.weights, " is not of a model whose tokens are bytes"));
+  }
+  const std::string context = options.prompt.empty() ? "\n" : options.prompt;
+  for (const char byte : context) {
+    if (static_cast<unsigned char>(byte) >= shape.vocab) {
+      return absl::InvalidArgumentError("the prompt holds bytes outside of the vocabulary");
+    }
+  }
+  MemoryMeter meter;
+  const Inventory inventory = BuildInventory(shape);
+  SHERD_ASSIGN_OR_RETURN(const Weights weights,
+                         LoadWeights(options.weights, manifest, inventory, meter));
+  const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads);
+  Generator generator(shape, inventory, weights, *ops, meter);
+  for (const char byte : context) generator.Append(static_cast<unsigned char>(byte));
+  for (const char byte : options.prompt) SHERD_RETURN_IF_ERROR(Print(byte, out));
+
+  TokenSampler sampler(options.temperature, options.top_k, options.seed);
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const int64_t token = sampler.Draw(generator.NextLogits());
+    SHERD_RETURN_IF_ERROR(Print(static_cast<char>(token), out));
+    generator.Append(static_cast<int32_t>(token));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sherd
