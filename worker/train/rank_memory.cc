@@ -107,14 +107,13 @@ void RankMemory::PlaceUnit(const RankPlan& plan, int rank, int index) {
 
   const int64_t rounds = plan.micro_batches.rounds;
   if (Scatters(plan)) {
-    unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, Pool::kAccumulators,
-                                                  layout.shard_elements, grad_type_,
-                                                  plan.micro_batches.count);
+    unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements,
+                                                  grad_type_, plan.micro_batches.count);
     return;
   }
   unit.grads = TakeArena(Pool::kGrads, layout.padded_elements * plan.grad_bytes);
   if (rounds > 1) {
-    unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators, Pool::kAccumulators,
+    unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators,
                                                   layout.padded_elements, grad_type_, rounds);
   }
 }

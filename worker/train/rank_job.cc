@@ -1,0 +1,140 @@
+#include "worker/train/rank_job.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "plan/job_spec.h"
+#include "plan/schedule.h"
+#include "worker/train/measured_ledger.h"
+#include "worker/train/rank_state.h"
+#include "worker/train/write_weights.h"
+
+namespace sherd {
+
+absl::StatusOr<JobData> JobData::Open(const v1::JobSpec& spec, const std::string& data_root) {
+  BatchOptions options;
+  options.seq_len = spec.train().seq_len();
+  options.micro_batch = spec.train().micro_batch();
+  options.global_batch = spec.train().global_batch();
+  options.vocab = spec.model().vocab();
+  options.seed = spec.train().seed();
+  const v1::DataSpec& data = spec.data();
+  SHERD_ASSIGN_OR_RETURN(auto text,
+                         OpenText(data_root, {data.train().begin(), data.train().end()}));
+  SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(text), options));
+  JobData job(std::move(train));
+  if (data.eval_size() > 0) {
+    SHERD_ASSIGN_OR_RETURN(auto held_out,
+                           OpenText(data_root, {data.eval().begin(), data.eval().end()}));
+    SHERD_ASSIGN_OR_RETURN(EvaluationData eval, EvaluationData::Make(std::move(held_out), options));
+    job.eval_.emplace(std::move(eval));
+  }
+  return job;
+}
+
+absl::Status JobData::ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) {
+  return train_.FillMicroBatch(step, index, inputs, targets);
+}
+
+absl::Status JobData::ReadEval(int64_t index, int32_t* inputs, int32_t* targets) {
+  return eval_->FillMicroBatch(index, inputs, targets);
+}
+
+int64_t JobData::eval_micro_batches() const {
+  return eval_.has_value() ? eval_->micro_batches() : 0;
+}
+
+RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank,
+                 int threads, Communicator& comm, JobData data, prometheus::Registry& metrics)
+    : assignment_(assignment),
+      spec_(assignment.spec()),
+      plan_(plan),
+      group_rank_(group_rank),
+      comm_(comm),
+      data_(std::move(data)),
+      ops_(MakeCpuOps(threads)),
+      memory_(plan, group_rank, comm.arena(), meter_),
+      model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
+                       spec_.train().seq_len(), /*inference=*/false, *ops_, meter_)),
+      executor_(plan, spec_, group_rank, *ops_, *model_, comm, memory_, data_, meter_),
+      eval_plan_(BuildEvalPlanFor(plan, spec_, group_rank, data_.eval_micro_batches())),
+      metrics_(metrics, assignment.job_id(), spec_.name(),
+               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
+  InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+  metrics_.RecordMemory(meter_);
+}
+
+absl::Status RankJob::Run(TrainObserver& observer) {
+  const int64_t steps = spec_.train().steps();
+  const int64_t eval_every = spec_.train().eval_every();
+  while (step_ < steps) {
+    const WireCounts before = comm_.counts();
+    SHERD_RETURN_IF_ERROR(RunStep(observer));
+    const bool last = step_ == steps;
+    const WireCounts step_counts = Difference(comm_.counts(), before);
+    if (step_ == 1 || last) ReportLedger(step_counts, observer);
+    if (last || (eval_every > 0 && step_ % eval_every == 0)) {
+      SHERD_RETURN_IF_ERROR(Evaluate(observer));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankJob::RunStep(TrainObserver& observer) {
+  const auto start = std::chrono::steady_clock::now();
+  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Train(step_ + 1));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++step_;
+  const double lr = LearningRate(spec_.train(), step_);
+  metrics_.RecordStep(figures, seconds, step_, lr);
+  metrics_.RecordPhases(executor_.phases());
+  metrics_.RecordMemory(meter_);
+  metrics_.RecordWire(comm_.counts());
+  if (assignment_.rank() != 0) return absl::OkStatus();
+  v1::StepReport report;
+  report.set_step(step_);
+  report.set_epoch(assignment_.epoch());
+  report.set_loss(figures.loss);
+  report.set_grad_norm(figures.grad_norm);
+  report.set_lr(lr);
+  report.set_tokens(figures.tokens);
+  report.set_tokens_per_second(static_cast<double>(figures.tokens) / seconds);
+  report.set_step_ms(seconds * 1e3);
+  observer.OnStep(report);
+  return absl::OkStatus();
+}
+
+absl::Status RankJob::Evaluate(TrainObserver& observer) {
+  const int64_t micro_batches = data_.eval_micro_batches();
+  if (micro_batches == 0) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Evaluate(eval_plan_, micro_batches));
+  if (assignment_.rank() != 0) return absl::OkStatus();
+  v1::EvalReport report;
+  report.set_step(step_);
+  report.set_epoch(assignment_.epoch());
+  report.set_loss(figures.loss);
+  report.set_tokens(figures.tokens);
+  observer.OnEval(report);
+  return absl::OkStatus();
+}
+
+void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observer) {
+  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_);
+  ledger.set_rank(assignment_.rank());
+  FillMeasured(meter_, step_counts, ledger);
+  // Told again after the last step only if something has changed since the first.
+  if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;
+  reported_ledger_ = ledger;
+  observer.OnLedger(ledger);
+}
+
+absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {
+  return sherd::WriteWeights(assignment_, plan_, output_root, step_, memory_, comm_);
+}
+
+}  // namespace sherd

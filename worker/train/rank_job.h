@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/memory.h"
+#include "kernels/ops.h"
+#include "plan/ledger.h"
+#include "prometheus/registry.h"
+#include "sherd/v1/layout.pb.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/batches.h"
+#include "worker/model/model.h"
+#include "worker/train/rank_memory.h"
+#include "worker/train/step_executor.h"
+#include "worker/train/train_metrics.h"
+#include "worker/train/trainer.h"
+
+namespace sherd {
+
+// A job's text as the executor reads it.
+class JobData final : public BatchSource {
+ public:
+  // Errors of worker/data name the file.
+  static absl::StatusOr<JobData> Open(const v1::JobSpec& spec, const std::string& data_root);
+
+  absl::Status ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) override;
+  absl::Status ReadEval(int64_t index, int32_t* inputs, int32_t* targets) override;
+  // 0 when the job has no held-out text.
+  int64_t eval_micro_batches() const;
+
+ private:
+  explicit JobData(TrainingData train) : train_(std::move(train)) {}
+  TrainingData train_;
+  std::optional<EvaluationData> eval_;
+};
+
+// Everything a rank has once its group is formed: memory, model, executor. Runs the steps. Not
+// thread-safe but for Stop.
+class RankJob {
+ public:
+  // `comm` has an arena of RankMemory::ArenaBytes(plan) or more; the references outlive the job.
+  RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank, int threads,
+          Communicator& comm, JobData data, prometheus::Registry& metrics);
+
+  // All steps, evaluations and ledgers. The last completed step is in step().
+  absl::Status Run(TrainObserver& observer);
+  // Writes the rank's part of the weights; see worker/train/write_weights.h.
+  absl::StatusOr<std::string> WriteWeights(const std::string& output_root);
+  void Stop() { executor_.Stop(); }
+
+  int64_t step() const { return step_; }
+  std::string operation() const { return executor_.operation(); }
+
+ private:
+  absl::Status RunStep(TrainObserver& observer);
+  absl::Status Evaluate(TrainObserver& observer);
+  void ReportLedger(const WireCounts& step_counts, TrainObserver& observer);
+
+  const v1::Assignment& assignment_;
+  const v1::JobSpec& spec_;
+  const RankPlan& plan_;
+  const int group_rank_;
+  Communicator& comm_;
+  JobData data_;
+  MemoryMeter meter_;
+  std::unique_ptr<Ops> ops_;
+  RankMemory memory_;
+  std::unique_ptr<Model> model_;
+  StepExecutor executor_;
+  StepPlan eval_plan_;
+  TrainMetrics metrics_;
+  v1::RankLedger reported_ledger_;
+  int64_t step_ = 0;
+};
+
+}  // namespace sherd

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+#include "plan/ledger.h"
+#include "worker/train/rank_memory.h"
+
+namespace sherd {
+
+// Writes the initial parameters of everything that the rank owns: pure functions of (seed, name,
+// index), so no layout changes them. Optimizer state and padding stay zero.
+void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memory, Ops& ops);
+
+}  // namespace sherd

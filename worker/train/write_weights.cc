@@ -1,0 +1,113 @@
+#include "worker/train/write_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/data/roots.h"
+
+namespace sherd {
+namespace {
+
+// One rank's word in a vote: its result, or why it failed.
+constexpr size_t kWordBytes = 1024;
+
+// Every rank's text when all succeeded; else the first failure, the same on every rank.
+absl::StatusOr<std::vector<std::string>> Vote(Communicator& comm,
+                                              const absl::StatusOr<std::string>& mine) {
+  std::vector<char> word(kWordBytes, '\0');
+  word[0] = static_cast<char>(mine.status().code());
+  const std::string text = mine.ok() ? *mine : std::string(mine.status().message());
+  std::memcpy(word.data() + 1, text.data(), std::min(text.size(), kWordBytes - 2));
+  std::vector<char> words(kWordBytes * static_cast<size_t>(comm.size()));
+  SHERD_RETURN_IF_ERROR(
+      comm.Wait(comm.Exchange(word.data(), words.data(), static_cast<int64_t>(kWordBytes))));
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const char* const said = words.data() + kWordBytes * static_cast<size_t>(rank);
+    const auto code = static_cast<absl::StatusCode>(said[0]);
+    if (code != absl::StatusCode::kOk) {
+      return absl::Status(code, absl::StrCat("rank ", rank, ": ", said + 1));
+    }
+    texts.emplace_back(said + 1);
+  }
+  return texts;
+}
+
+absl::StatusOr<std::string> Outcome(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return std::string();
+}
+
+// What the rank writes: the elements that it counts, so that every element is written once also
+// where replicas hold it.
+std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
+  std::vector<TensorRange> ranges;
+  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const UnitMemory& unit = memory.unit(static_cast<int>(index));
+    for (const Parameter& parameter : plan.inventory.units[index].parameters) {
+      const int64_t begin = std::max(parameter.offset, unit.counted.begin);
+      const int64_t end = std::min(parameter.offset + parameter.elements, unit.counted.end);
+      if (begin >= end) continue;
+      ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
+                        end - parameter.offset, unit.master + (begin - unit.owned.begin)});
+    }
+  }
+  return ranges;
+}
+
+CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, int64_t step) {
+  CheckpointInfo info;
+  info.job_id = assignment.job_id();
+  info.step = step;
+  info.epoch = assignment.epoch();
+  info.model = plan.shape;
+  info.tokenizer = assignment.spec().data().tokenizer();
+  return info;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
+                                         const std::string& output_root, int64_t step,
+                                         RankMemory& memory, Communicator& comm) {
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  const bool leads = comm.rank() == 0;
+  const absl::StatusOr<std::string> resolved =
+      ResolveOutputDirectory(output_root, assignment.spec().checkpoint().dir());
+  absl::Status prepared = resolved.status();
+  if (prepared.ok() && leads) prepared = PrepareStaging(*files, *resolved, assignment.epoch());
+  SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(prepared)).status());
+  const std::string& directory = *resolved;
+
+  const std::vector<TensorRange> ranges = RangesOf(plan, memory);
+  const absl::StatusOr<ShardFileInfo> shard = WriteShard(
+      *files, StagingDirectory(directory, assignment.epoch()), comm.rank(), comm.size(), ranges);
+  const absl::StatusOr<std::vector<std::string>> written =
+      Vote(comm, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
+                            : absl::StatusOr<std::string>(shard.status()));
+  if (!written.ok()) {
+    if (leads) DiscardStaging(*files, directory, assignment.epoch());
+    return written.status();
+  }
+
+  absl::Status published;
+  if (leads) {
+    std::vector<ShardFileInfo> shards;
+    for (const std::string& text : *written) {
+      SHERD_ASSIGN_OR_RETURN(ShardFileInfo info, ShardFileInfo::Parse(text));
+      shards.push_back(std::move(info));
+    }
+    published = PublishCheckpoint(*files, directory, InfoOf(assignment, plan, step),
+                                  WeightsOf(plan.inventory), std::move(shards));
+    if (!published.ok()) DiscardStaging(*files, directory, assignment.epoch());
+  }
+  SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(published)).status());
+  return directory;
+}
+
+}  // namespace sherd

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "plan/ledger.h"
+#include "sherd/v1/layout.pb.h"
+#include "worker/comm/communicator.h"
+#include "worker/train/rank_memory.h"
+
+namespace sherd {
+
+// Writes what the job leaves, a checkpoint of the master weights, below `output_root`: every rank
+// its own part at the same time. All ranks of the group call it together; all succeed or all fail
+// with the same error, and then nothing stands under the final name but what stood there before.
+// The final directory.
+absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
+                                         const std::string& output_root, int64_t step,
+                                         RankMemory& memory, Communicator& comm);
+
+}  // namespace sherd
