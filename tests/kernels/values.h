@@ -64,9 +64,9 @@ void ExpectClose(const Floats& actual, const Doubles& expected, double tolerance
 // Sums of up to about 2,000 products in fp32 stay within a few hundred units of 2^-24 of their
 // largest terms, typically far below.
 inline constexpr double kFloatTolerance = 1e-5;
-// One rounding to 8 bits of significand is at most 2^-9.
+// One rounding to 8 bits of significand is off by at most 2^-8 of the value.
 inline double ToleranceOf(DType dtype) {
-  return dtype == DType::kF32 ? kFloatTolerance : 1.0 / 512 + kFloatTolerance;
+  return dtype == DType::kF32 ? kFloatTolerance : 1.0 / 256 + kFloatTolerance;
 }
 
 inline bool SameBits(const Floats& a, const Floats& b) {

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/values.h"
+
+namespace sherd {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+constexpr int64_t kSizes[] = {0, 1, 3, 16, 47, 70'003};
+
+AdamWParams Params(int64_t step) {
+  return {.lr = 3e-3,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .eps = 1e-8,
+          .weight_decay = 0.1,
+          .step = step,
+          .grad_scale = 0.5f};
+}
+
+TEST(AdamW, FollowsTheReferenceOverSteps) {
+  const auto ops = MakeCpuOps(2);
+  for (const int64_t count : kSizes) {
+    for (const DType grad_dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(count));
+      Floats master = draw.Normal(count), m(master.size()), v(master.size());
+      Doubles master_exact = ToDoubles(master), m_exact(master.size()), v_exact(master.size());
+      for (int64_t step = 1; step <= 4; ++step) {
+        const Stored grad(draw.Normal(count, 0.01f), grad_dtype);
+        ops->AdamW({master.data(), DType::kF32, false}, master.data(), m.data(), v.data(),
+                   grad.data(), grad_dtype, Params(step), count);
+        reference::AdamW(master_exact, m_exact, v_exact, grad.values(), Params(step));
+      }
+      // A dozen roundings a step.
+      ExpectClose(master, master_exact, 1e-6, "master");
+      ExpectClose(m, m_exact, 1e-6, "m");
+      ExpectClose(v, v_exact, 1e-6, "v");
+    }
+  }
+}
+
+TEST(AdamW, WritesTheMasterRoundedAsTheParameter) {
+  const auto ops = MakeCpuOps(2);
+  for (const int64_t count : kSizes) {
+    Draw draw(static_cast<uint32_t>(count));
+    Floats master = draw.Normal(count), m(master.size()), v(master.size());
+    const Stored grad(draw.Normal(count), DType::kBF16);
+    Stored param = Stored::Unset(count, DType::kBF16);
+    ops->AdamW(param.grad(false), master.data(), m.data(), v.data(), grad.data(), DType::kBF16,
+               Params(1), count);
+    EXPECT_EQ(param, Stored(master, DType::kBF16));
+  }
+}
+
+TEST(AdamW, DoesNotMoveWithoutGradientOrDecay) {
+  const auto ops = MakeCpuOps(1);
+  Floats master = Draw(1).Normal(37), m(37), v(37);
+  const Floats before = master, grad(37);
+  AdamWParams params = Params(1);
+  params.weight_decay = 0;
+  ops->AdamW({master.data(), DType::kF32, false}, master.data(), m.data(), v.data(), grad.data(),
+             DType::kF32, params, 37);
+  EXPECT_EQ(master, before);
+}
+
+}  // namespace
+}  // namespace sherd

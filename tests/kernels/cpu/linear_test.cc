@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/values.h"
+
+namespace sherd {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+struct LinearShape {
+  int64_t rows, in, out;
+};
+
+std::vector<LinearShape> Shapes() {
+  std::vector<LinearShape> shapes = {
+      {1, 1, 1},
+      {1, 3, 2},
+      {257, 1, 1},
+      {2, 1, 300},
+      // more than one tile each way, and an inner dimension of more than one panel
+      {260, 2051, 19},
+      {33, 19, 2051},
+      {300, 40, 290},
+  };
+  Draw draw(11);
+  for (int i = 0; i < 8; ++i) {
+    shapes.push_back({draw.Between(1, 70), draw.Between(1, 70), draw.Between(1, 70)});
+  }
+  return shapes;
+}
+
+TEST(Linear, ForwardIsTheReference) {
+  const auto ops = MakeCpuOps(2);
+  for (const auto& [rows, in, out] : Shapes()) {
+    for (const DType dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats x = draw.Normal(rows * in);
+      const Stored w(draw.Normal(out * in), dtype);
+      const Stored bias(draw.Normal(out), dtype);
+      Floats y(static_cast<size_t>(rows * out));
+      ops->LinearForward(x.data(), w.param(), bias.param(), y.data(), rows, in, out);
+      ExpectClose(y,
+                  reference::LinearForward(ToDoubles(x), w.values(), bias.values(), rows, in, out),
+                  kFloatTolerance, "y");
+      ops->LinearForward(x.data(), w.param(), {nullptr, dtype}, y.data(), rows, in, out);
+      ExpectClose(y, reference::LinearForward(ToDoubles(x), w.values(), {}, rows, in, out),
+                  kFloatTolerance, "y without bias");
+    }
+  }
+}
+
+TEST(Linear, InputGradientIsTheReferenceAndAccumulates) {
+  const auto ops = MakeCpuOps(2);
+  for (const auto& [rows, in, out] : Shapes()) {
+    for (const DType dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats dy = draw.Normal(rows * out);
+      const Stored w(draw.Normal(out * in), dtype);
+      const Doubles expected =
+          reference::LinearBackward(ToDoubles(dy), Doubles(static_cast<size_t>(rows * in)),
+                                    w.values(), rows, in, out)
+              .dx;
+      Floats dx(static_cast<size_t>(rows * in), std::numeric_limits<float>::quiet_NaN());
+      ops->LinearBackwardInput(dy.data(), w.param(), dx.data(), rows, in, out, false);
+      ExpectClose(dx, expected, kFloatTolerance, "dx");
+
+      Floats sum = draw.Normal(rows * in);
+      Doubles expected_sum = ToDoubles(sum);
+      for (size_t i = 0; i < sum.size(); ++i) expected_sum[i] += expected[i];
+      ops->LinearBackwardInput(dy.data(), w.param(), sum.data(), rows, in, out, true);
+      ExpectClose(sum, expected_sum, kFloatTolerance, "accumulated dx");
+    }
+  }
+}
+
+TEST(Linear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
+  const auto ops = MakeCpuOps(2);
+  for (const auto& [rows, in, out] : Shapes()) {
+    for (const DType dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats dy = draw.Normal(rows * out);
+      const Floats x = draw.Normal(rows * in);
+      const auto expected = reference::LinearBackward(
+          ToDoubles(dy), ToDoubles(x), Doubles(static_cast<size_t>(out * in)), rows, in, out);
+      Stored dw = Stored::Unset(out * in, dtype);
+      Stored dbias = Stored::Unset(out, dtype);
+      ops->LinearBackwardWeight(dy.data(), x.data(), dw.grad(false), dbias.grad(false), rows, in,
+                                out);
+      ExpectClose(dw.values(), expected.dw, ToleranceOf(dtype), "dw");
+      ExpectClose(dbias.values(), expected.dbias, ToleranceOf(dtype), "dbias");
+
+      Stored sum_w(draw.Normal(out * in), dtype);
+      Doubles expected_w = sum_w.values();
+      for (size_t i = 0; i < expected_w.size(); ++i) expected_w[i] += expected.dw[i];
+      ops->LinearBackwardWeight(dy.data(), x.data(), sum_w.grad(true), {nullptr, dtype, false},
+                                rows, in, out);
+      ExpectClose(sum_w.values(), expected_w, ToleranceOf(dtype), "accumulated dw");
+    }
+  }
+}
+
+// The sum in fp32 is added before the one rounding: a half-precision gradient that holds 256 and
+// gets 1 + 1 in one call becomes 258; two roundings of 257 to 256 would lose both.
+TEST(Linear, AccumulatesBeforeRounding) {
+  const auto ops = MakeCpuOps(1);
+  Stored dw({256}, DType::kBF16);
+  const Floats ones = {1, 1};
+  ops->LinearBackwardWeight(ones.data(), ones.data(), dw.grad(true), {nullptr, DType::kBF16, false},
+                            2, 1, 1);
+  EXPECT_EQ(dw.values()[0], 258);
+}
+
+TEST(Linear, NoRowsMakeZeroGradientsAndTouchNothingElse) {
+  const auto ops = MakeCpuOps(2);
+  const Stored w(Draw(1).Normal(6), DType::kBF16);
+  ops->LinearForward(nullptr, w.param(), {nullptr, DType::kF32}, nullptr, 0, 2, 3);
+  ops->LinearBackwardInput(nullptr, w.param(), nullptr, 0, 2, 3, false);
+  for (const DType dtype : kTypes) {
+    Stored dw = Stored::Unset(6, dtype);
+    Stored dbias = Stored::Unset(3, dtype);
+    ops->LinearBackwardWeight(nullptr, nullptr, dw.grad(false), dbias.grad(false), 0, 2, 3);
+    EXPECT_EQ(dw.values(), Doubles(6));
+    EXPECT_EQ(dbias.values(), Doubles(3));
+  }
+}
+
+}  // namespace
+}  // namespace sherd
