@@ -53,9 +53,9 @@ Doubles Stored::values() const {
 Doubles ToDoubles(const Floats& values) { return Doubles(values.begin(), values.end()); }
 
 void ExpectClose(const Doubles& actual, const Doubles& expected, double tolerance,
-                 absl::string_view what) {
+                 absl::string_view what, double terms) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
-  double scale = 0;
+  double scale = terms;
   for (const double value : expected) scale = std::max(scale, std::abs(value));
   for (size_t i = 0; i < actual.size(); ++i) {
     // Written so that a NaN fails.
@@ -66,8 +66,8 @@ void ExpectClose(const Doubles& actual, const Doubles& expected, double toleranc
 }
 
 void ExpectClose(const Floats& actual, const Doubles& expected, double tolerance,
-                 absl::string_view what) {
-  ExpectClose(ToDoubles(actual), expected, tolerance, what);
+                 absl::string_view what, double terms) {
+  ExpectClose(ToDoubles(actual), expected, tolerance, what, terms);
 }
 
 }  // namespace sherd

@@ -55,11 +55,11 @@ class Stored {
 Doubles ToDoubles(const Floats& values);
 
 // Every |actual − expected| <= tolerance · scale, where scale is the largest |expected| of the
-// tensor: rounding errors of a sum go with its largest terms.
+// tensor, or `terms` if that is larger: rounding errors of a sum go with its largest terms.
 void ExpectClose(const Doubles& actual, const Doubles& expected, double tolerance,
-                 absl::string_view what);
+                 absl::string_view what, double terms = 0);
 void ExpectClose(const Floats& actual, const Doubles& expected, double tolerance,
-                 absl::string_view what);
+                 absl::string_view what, double terms = 0);
 
 // Sums of up to about 2,000 products in fp32 stay within a few hundred units of 2^-24 of their
 // largest terms, typically far below.

@@ -49,7 +49,7 @@ TEST(Gelu, GradientIsTheReferenceOverItsWholeRange) {
   ops->GeluBackward(dx.data(), x.data(), dx.data(), static_cast<int64_t>(x.size()));
   // Terms of up to 2, with about ten roundings of 2^-24 each.
   for (size_t i = 0; i < x.size(); ++i) {
-    ASSERT_NEAR(dx[i], 2 * reference::GeluDerivative(x[i]), 2e-6) << x[i];
+    ASSERT_NEAR(dx[i], 2 * reference::GeluDerivative(x[i]), 1e-6) << x[i];
   }
 }
 
@@ -60,7 +60,8 @@ TEST(Gelu, HasItsLimitsAndKeepsNaN) {
   ops->GeluForward(x.data(), y.data(), 6);
   ops->GeluBackward(dx.data(), x.data(), dx.data(), 6);
   EXPECT_EQ(Floats(y.begin(), y.begin() + 5), Floats({0, 1e20f, 0, 3e38f, 0}));
-  EXPECT_EQ(Floats(dx.begin(), dx.begin() + 5), Floats({0.5f, 1, 0, 1, 0}));
+  const Floats slopes = {0.5f, 1, 0, 1, 0};
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(dx[i], slopes[i], 1e-34) << x[i];
   // F15
   EXPECT_TRUE(std::isnan(y[5]));
   EXPECT_TRUE(std::isnan(dx[5]));
