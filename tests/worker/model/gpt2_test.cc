@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "plan/activations.h"
+#include "tests/worker/model/model_harness.h"
+
+namespace sherd {
+namespace {
+
+ModelShape SmallShape(bool tied) {
+  ModelShape shape;
+  shape.layers = 2;
+  shape.hidden = 15;
+  shape.heads = shape.kv_heads = 3;
+  shape.ffn = 22;
+  shape.vocab = 17;
+  shape.context = 8;
+  shape.tie_embeddings = tied;
+  return shape;
+}
+
+double Norm(const float* x, int64_t elements) {
+  double sum = 0;
+  for (int64_t i = 0; i < elements; ++i) sum += double{x[i]} * x[i];
+  return std::sqrt(sum);
+}
+
+double Largest(const float* x, int64_t elements) {
+  double largest = 0;
+  for (int64_t i = 0; i < elements; ++i) largest = std::max(largest, std::abs(double{x[i]}));
+  return largest;
+}
+
+// Along its own gradient the loss of every parameter must rise by the gradient's length.
+TEST(Gpt2, GradientsAreTheSlopesOfTheLoss) {
+  for (const bool tied : {true, false}) {
+    ModelHarness model(SmallShape(tied), 3, 7);
+    model.Randomize(1);
+    const RandomBatch batch(3, 7, 17, 2);
+    model.Step(batch.view(), 1.0f);
+    for (const Unit& unit : model.inventory().units) {
+      for (const Parameter& parameter : unit.parameters) {
+        float* values = model.param(parameter.name);
+        const std::vector<float> start(values, values + parameter.elements);
+        const std::vector<float> grad(model.grad(parameter.name),
+                                      model.grad(parameter.name) + parameter.elements);
+        const double norm = Norm(grad.data(), parameter.elements);
+        ASSERT_GT(norm, 0) << parameter.name;
+        double losses[2];
+        constexpr double kStep = 4e-3;
+        for (const int side : {0, 1}) {
+          for (size_t i = 0; i < grad.size(); ++i) {
+            const double move = (side == 0 ? -kStep : kStep) * grad[i] / norm;
+            values[i] = static_cast<float>(start[i] + move);
+          }
+          losses[side] = model.Loss(batch.view());
+        }
+        std::copy(start.begin(), start.end(), values);
+        // A loss of about 50 in fp32 arithmetic is known to 1e-5, the third derivative adds 1e-3.
+        EXPECT_NEAR((losses[1] - losses[0]) / (2 * kStep), norm, 1e-2 * norm + 1e-2)
+            << parameter.name;
+      }
+    }
+  }
+}
+
+// F5: one storage, the gradients of both uses added.
+TEST(Gpt2, ATiedHeadAddsBothUsesOfTheEmbedding) {
+  ModelHarness tied(SmallShape(true), 2, 8);
+  ModelHarness untied(SmallShape(false), 2, 8);
+  tied.Randomize(3);
+  for (const Unit& unit : tied.inventory().units) {
+    for (const Parameter& parameter : unit.parameters) {
+      std::copy_n(tied.param(parameter.name), parameter.elements, untied.param(parameter.name));
+    }
+  }
+  const int64_t elements = tied.parameter("wte.weight").elements;
+  std::copy_n(tied.param("wte.weight"), elements, untied.param("lm_head.weight"));
+  const RandomBatch batch(2, 8, 17, 4);
+  EXPECT_EQ(tied.Step(batch.view(), 0.5f), untied.Step(batch.view(), 0.5f));
+  const float* both = tied.grad("wte.weight");
+  for (int64_t i = 0; i < elements; ++i) {
+    const float sum = untied.grad("wte.weight")[i] + untied.grad("lm_head.weight")[i];
+    ASSERT_NEAR(both[i], sum, 1e-6 * Largest(both, elements)) << i;
+  }
+}
+
+// F6: sums over tokens, so sequences with different numbers of counted tokens weigh as they should.
+TEST(Gpt2, ABatchIsTheSumOfItsSequences) {
+  RandomBatch batch(3, 8, 17, 5);
+  std::fill(batch.targets.begin() + 1, batch.targets.begin() + 8, -1);
+  ModelHarness whole(SmallShape(true), 3, 8);
+  ModelHarness single(SmallShape(true), 1, 8);
+  whole.Randomize(6);
+  single.Randomize(6);
+  const double loss = whole.Step(batch.view(), 0.1f);
+  const Unit& block = whole.inventory().units[1];
+  std::vector<double> sums(static_cast<size_t>(block.elements));
+  double loss_sum = 0;
+  for (int64_t b = 0; b < 3; ++b) {
+    loss_sum += single.Step(batch.sequence(b), 0.1f);
+    for (const Parameter& parameter : block.parameters) {
+      for (int64_t i = 0; i < parameter.elements; ++i) {
+        sums[static_cast<size_t>(parameter.offset + i)] += single.grad(parameter.name)[i];
+      }
+    }
+  }
+  EXPECT_NEAR(loss, loss_sum, 1e-6 * loss);
+  for (const Parameter& parameter : block.parameters) {
+    const float* grad = whole.grad(parameter.name);
+    for (int64_t i = 0; i < parameter.elements; ++i) {
+      // The key bias has no gradient but rounding, hence the absolute term.
+      ASSERT_NEAR(grad[i], sums[static_cast<size_t>(parameter.offset + i)],
+                  1e-5 * Largest(grad, parameter.elements) + 1e-6)
+          << parameter.name;
+    }
+  }
+}
+
+TEST(Gpt2, TheFutureChangesNoLogit) {
+  ModelHarness model(SmallShape(true), 1, 8);
+  model.Randomize(7);
+  RandomBatch batch(1, 8, 17, 8);
+  model.Loss(batch.view());
+  const std::vector<float> before(model.model().logits(), model.model().logits() + 8 * 17);
+  batch.inputs[5] = (batch.inputs[5] + 1) % 17;
+  model.Loss(batch.view());
+  EXPECT_EQ(0, std::memcmp(before.data(), model.model().logits(), 5 * 17 * sizeof(float)));
+  EXPECT_NE(
+      0, std::memcmp(before.data() + 5 * 17, model.model().logits() + 5 * 17, 17 * sizeof(float)));
+}
+
+TEST(Gpt2, InferenceAndSpareRoomAndThreadsChangeNoBit) {
+  ModelHarness exact(SmallShape(false), 2, 7);
+  ModelHarness roomy(SmallShape(false), 5, 8, /*inference=*/false, /*threads=*/2);
+  ModelHarness inference(SmallShape(false), 2, 7, /*inference=*/true);
+  for (ModelHarness* model : {&exact, &roomy, &inference}) model->Randomize(9);
+  const RandomBatch batch(2, 7, 17, 10);
+  const double loss = exact.Loss(batch.view());
+  EXPECT_EQ(loss, inference.Loss(batch.view()));
+  EXPECT_EQ(
+      0, std::memcmp(exact.model().logits(), inference.model().logits(), 14 * 17 * sizeof(float)));
+  EXPECT_EQ(loss, exact.Step(batch.view(), 1.0f));
+  EXPECT_EQ(loss, roomy.Step(batch.view(), 1.0f));
+  for (const Unit& unit : exact.inventory().units) {
+    for (const Parameter& parameter : unit.parameters) {
+      EXPECT_EQ(0, std::memcmp(exact.grad(parameter.name), roomy.grad(parameter.name),
+                               static_cast<size_t>(parameter.elements) * sizeof(float)))
+          << parameter.name;
+    }
+  }
+}
+
+TEST(Gpt2, RepeatingAStepGivesTheSameBits) {
+  ModelHarness model(SmallShape(true), 2, 7);
+  model.Randomize(11);
+  const RandomBatch batch(2, 7, 17, 12);
+  const double loss = model.Step(batch.view(), 1.0f);
+  const int64_t elements = model.inventory().units[0].elements;
+  const std::vector<float> first(model.grad("wte.weight"), model.grad("wte.weight") + elements);
+  EXPECT_EQ(loss, model.Step(batch.view(), 1.0f));
+  EXPECT_EQ(0, std::memcmp(first.data(), model.grad("wte.weight"),
+                           static_cast<size_t>(elements) * sizeof(float)));
+}
+
+// F16: what is predicted for activations is what is allocated, to the byte.
+TEST(ActivationMemory, IsWhatThePlanPredicts) {
+  std::mt19937_64 generator(13);
+  const auto draw = [&](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(1, most)(generator);
+  };
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  for (int i = 0; i < 300; ++i) {
+    ModelShape shape;
+    shape.layers = draw(5);
+    shape.heads = shape.kv_heads = draw(5);
+    shape.hidden = shape.heads * draw(9);
+    shape.ffn = draw(200);
+    shape.vocab = draw(300);
+    shape.context = draw(20);
+    shape.tie_embeddings = draw(2) == 1;
+    const int64_t batch = draw(4);
+    const int64_t tokens = draw(shape.context);
+    const bool inference = draw(2) == 1;
+    MemoryMeter meter;
+    const auto model =
+        MakeModel(shape, BuildInventory(shape), batch, tokens, inference, *ops, meter);
+    ASSERT_EQ(meter.peak_total(), meter.current(Pool::kActivations));
+    ASSERT_EQ(meter.current(Pool::kActivations),
+              PredictActivationBytes(shape, batch, tokens, inference));
+  }
+}
+
+}  // namespace
+}  // namespace sherd
