@@ -1,0 +1,138 @@
+#include "worker/agent/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "worker/agent/identity.h"
+
+namespace sherd {
+namespace {
+
+// More worker processes than any host has cores are a slip of the pen.
+constexpr int kMostSlots = 1024;
+constexpr int kMostPort = 65535;
+
+// The port of "HOST:PORT"; -1 when it is none.
+int PortOf(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == absl::string_view::npos || colon == 0) return -1;
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port)) return -1;
+  return port < 0 || port > kMostPort ? -1 : port;
+}
+
+std::string HostPart(const WorkerFlags& flags) {
+  return flags.name.empty() ? HostName() : flags.name;
+}
+
+}  // namespace
+
+void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
+  app.set_version_flag("--version", "sherd-worker " SHERD_VERSION);
+  app.add_option("--coordinator", flags.coordinator, "HOST:PORT of the coordinator")
+      ->envname("SHERD_COORDINATOR")
+      ->required();
+  app.add_option("--device", flags.device, "The device to own: cpu:INDEX")->capture_default_str();
+  app.add_option("--devices", flags.devices,
+                 "Supervise one worker process a device: all, or cpu:COUNT for so many CPU slots")
+      ->excludes("--device");
+  app.add_option("--name", flags.name, "This host's part of the worker id (default: host name)");
+  app.add_option("--data-root", flags.data_root, "Jobs may read below this directory only");
+  app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");
+  app.add_option("--threads", flags.threads, "Compute threads a worker (default: cores / workers)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--metrics", flags.metrics, "HOST:PORT that serves /metrics; port 0: any");
+  app.add_option("--connect-timeout", flags.connect_timeout,
+                 "Give up when the coordinator cannot be reached for this long, as 30s; 0: never")
+      ->capture_default_str();
+  app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process ends");
+  app.add_option("--incarnation", flags.incarnation, "Chosen by the supervisor")->group("");
+}
+
+absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--connect-timeout ", text, " is not a duration such as 30s, 500ms or 0"));
+  }
+  return timeout;
+}
+
+absl::Status CheckAddress(absl::string_view flag, const std::string& address) {
+  if (PortOf(address) >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " ", address, " is not HOST:PORT, as 127.0.0.1:7070"));
+}
+
+absl::Status CheckDevice(const std::string& device) {
+  if (absl::StartsWith(device, "cuda")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device ", device, ": this build has no CUDA back end yet; use cpu:0"));
+  }
+  absl::string_view index = device;
+  int number = 0;
+  if (!absl::ConsumePrefix(&index, "cpu:") || !absl::SimpleAtoi(index, &number) || number < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device ", device, " is not a device; use cpu:INDEX, as cpu:0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores) {
+  if (devices == "all") return cores;
+  int count = 0;
+  if (!absl::ConsumePrefix(&devices, "cpu:") || !absl::SimpleAtoi(devices, &count) || count < 1 ||
+      count > kMostSlots) {
+    return absl::InvalidArgumentError(absl::StrCat("--devices must be all, or cpu:COUNT with 1 to ",
+                                                   kMostSlots, " CPU slots, as cpu:4"));
+  }
+  return count;
+}
+
+absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot) {
+  const int port = PortOf(address);
+  const int mine = port <= 0 ? port : port + static_cast<int>(slot);
+  if (mine < 0 || mine > kMostPort) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics ", address, " is not HOST:PORT with a port for each worker"));
+  }
+  return absl::StrCat(address.substr(0, address.rfind(':') + 1), mine);
+}
+
+WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device) {
+  return WorkerId(absl::StrCat(HostPart(flags), "/", device));
+}
+
+std::string DeviceOf(size_t slot) { return absl::StrCat("cpu:", slot); }
+
+std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
+                                        const std::string& metrics, size_t slot,
+                                        Incarnation incarnation) {
+  std::vector<std::string> arguments = {kWorkerProgram,
+                                        "--coordinator",
+                                        flags.coordinator,
+                                        "--device",
+                                        DeviceOf(slot),
+                                        "--name",
+                                        HostPart(flags),
+                                        "--threads",
+                                        absl::StrCat(threads),
+                                        "--connect-timeout",
+                                        flags.connect_timeout,
+                                        "--incarnation",
+                                        absl::StrCat(incarnation.value())};
+  const auto add = [&arguments](const char* flag, const std::string& value) {
+    if (value.empty()) return;
+    arguments.push_back(flag);
+    arguments.push_back(value);
+  };
+  add("--data-root", flags.data_root);
+  add("--output-root", flags.output_root);
+  add("--metrics", metrics);
+  return arguments;
+}
+
+}  // namespace sherd

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace sherd {
+
+inline constexpr char kWorkerProgram[] = "sherd-worker";
+
+// The command line of a worker or of a node's supervisor.
+struct WorkerFlags {
+  std::string coordinator;
+  std::string device = "cpu:0";
+  std::string devices;
+  std::string name;
+  std::string data_root;
+  std::string output_root;
+  std::string metrics;
+  std::string connect_timeout = "0";
+  int threads = 0;
+  uint64_t incarnation = 0;
+  bool exit_with_parent = false;
+};
+
+// Adds the flags to `app`, which fills in `flags` when it parses.
+void DeclareFlags(CLI::App& app, WorkerFlags& flags);
+
+// Each returns kInvalidArgument with a sentence that names the flag and what would be right.
+
+// Zero for "0": never give up.
+absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text);
+absl::Status CheckAddress(absl::string_view flag, const std::string& address);
+absl::Status CheckDevice(const std::string& device);
+// The number of workers that --devices asks for; `cores` for "all".
+absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores);
+// The metrics address of a supervisor's child: the next port for the next slot, or any for each.
+absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot);
+
+// "HOST/cpu:0".
+WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device);
+std::string DeviceOf(size_t slot);
+// What a supervisor calls the worker of a slot with, its name first.
+std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
+                                        const std::string& metrics, size_t slot,
+                                        Incarnation incarnation);
+
+}  // namespace sherd

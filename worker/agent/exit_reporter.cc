@@ -1,0 +1,96 @@
+#include "worker/agent/exit_reporter.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "sherd/v1/worker.grpc.pb.h"
+#include "worker/agent/backoff.h"
+#include "worker/agent/channel.h"
+
+namespace sherd {
+namespace {
+
+constexpr absl::Duration kAttemptLimit = absl::Seconds(2);
+constexpr absl::Duration kFarewellLimit = absl::Milliseconds(500);
+
+}  // namespace
+
+ExitReporter::ExitReporter(std::string coordinator)
+    : coordinator_(std::move(coordinator)), thread_([this] { Run(); }) {}
+
+ExitReporter::~ExitReporter() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    const auto told = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return requests_.empty(); };
+    mutex_.AwaitWithTimeout(absl::Condition(&told), kFarewellLimit);
+    stopping_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  thread_.join();
+}
+
+void ExitReporter::Report(v1::ReportExitRequest request) {
+  absl::MutexLock lock(&mutex_);
+  requests_.push_back(std::move(request));
+  // The front one may be under way.
+  if (requests_.size() > kWaiting) requests_.erase(requests_.begin() + 1);
+}
+
+void ExitReporter::Run() {
+  Backoff backoff(absl::Milliseconds(50), absl::Seconds(1), /*seed=*/1);
+  while (true) {
+    v1::ReportExitRequest request;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || closing_ || !requests_.empty();
+      };
+      mutex_.Await(absl::Condition(&due));
+      if (stopping_ || requests_.empty()) return;
+      request = requests_.front();
+    }
+    const bool told = Tell(request);
+    absl::MutexLock lock(&mutex_);
+    if (told) {
+      requests_.pop_front();
+      backoff.Reset();
+    } else {
+      mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff.Next());
+    }
+  }
+}
+
+bool ExitReporter::Tell(const v1::ReportExitRequest& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMilliseconds(kAttemptLimit));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return false;
+    context_ = &context;
+  }
+  v1::ReportExitResponse response;
+  const absl::Status status =
+      ToAbsl(v1::WorkerService::NewStub(MakeChannel(coordinator_, kAttemptLimit))
+                 ->ReportExit(&context, request, &response));
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+  if (status.ok()) return true;
+  const bool away =
+      absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+  // What the coordinator refuses it will always refuse.
+  if (!away) {
+    Log(Severity::kWarning, absl::StrCat("the coordinator did not take the exit of ",
+                                         request.worker_id(), ": ", status.message()));
+  }
+  return !away;
+}
+
+}  // namespace sherd
