@@ -43,8 +43,11 @@ std::vector<TensorDescription> WeightsOf(const Inventory& inventory);
 // Where the checkpoint that is to become `directory` is put together in `epoch`: beside it.
 std::string StagingDirectory(const std::string& directory, int64_t epoch);
 
-// Makes the staging directory anew, and its parents. kFailedPrecondition when `directory` exists
-// and holds anything but an older checkpoint, which publishing would replace.
+// Publishing replaces an older checkpoint, never anything else: kFailedPrecondition when `directory`
+// exists and holds a file that is not of a checkpoint.
+absl::Status CheckReplaceable(FileSystem& files, const std::string& directory);
+
+// Makes the staging directory anew, and its parents. Errors of CheckReplaceable.
 absl::Status PrepareStaging(FileSystem& files, const std::string& directory, int64_t epoch);
 // Best effort.
 void DiscardStaging(FileSystem& files, const std::string& directory, int64_t epoch);

@@ -76,7 +76,8 @@ bool BelongsToCheckpoint(absl::string_view file) {
          (absl::StartsWith(file, "shard-") && absl::EndsWith(file, ".safetensors"));
 }
 
-// Publishing replaces a directory: never somebody's papers.
+}  // namespace
+
 absl::Status CheckReplaceable(FileSystem& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> present = files.List(directory);
   if (absl::IsNotFound(present.status())) return absl::OkStatus();
@@ -90,8 +91,6 @@ absl::Status CheckReplaceable(FileSystem& files, const std::string& directory) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 std::vector<TensorDescription> WeightsOf(const Inventory& inventory) {
   std::vector<TensorDescription> tensors;

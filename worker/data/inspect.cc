@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/data/roots.h"
 
 namespace sherd {
@@ -68,6 +69,11 @@ absl::Status CheckTexts(const char* field, const Paths& paths, const std::string
   return absl::OkStatus();
 }
 
+absl::Status CheckOutput(const std::string& root, const std::string& path) {
+  SHERD_ASSIGN_OR_RETURN(const std::string directory, ResolveOutputDirectory(root, path));
+  return CheckReplaceable(*MakePosixFileSystem(), directory);
+}
+
 }  // namespace
 
 absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
@@ -79,11 +85,8 @@ absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& ch
     SHERD_RETURN_IF_ERROR(CheckTexts("data.eval", data.eval(), data_root, seq_len, vocab));
   }
   if (checkpoint.dir().empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> directory =
-      ResolveOutputDirectory(output_root, checkpoint.dir());
-  if (directory.ok()) return absl::OkStatus();
-  return absl::Status(directory.status().code(),
-                      absl::StrCat("checkpoint.dir: ", directory.status().message()));
+  const absl::Status output = CheckOutput(output_root, checkpoint.dir());
+  return absl::Status(output.code(), absl::StrCat("checkpoint.dir: ", output.message()));
 }
 
 }  // namespace sherd

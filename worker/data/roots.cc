@@ -57,7 +57,13 @@ absl::Status OpenError(const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat(path, " cannot be read"));
 }
 
-// Appended to a path that exists, what does not exist of `path`.
+// Absolute, without ".." and without a slash at the end.
+fs::path Normalized(const std::string& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+// What exists of a path, and the rest.
 struct SplitPath {
   fs::path existing;
   fs::path missing;
@@ -74,6 +80,19 @@ SplitPath SplitAtExisting(const fs::path& path) {
     split.existing = parent;
   }
   return split;
+}
+
+absl::Status CheckWritable(const std::string& path, const std::string& existing) {
+  struct stat status;
+  if (stat(existing.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " needs a directory where ", existing, " is a file"));
+  }
+  if (faccessat(AT_FDCWD, existing.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat(path, ": the worker may not write to ", existing));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -132,8 +151,7 @@ absl::StatusOr<InputFile> OpenBelow(const std::string& root, const std::string& 
 absl::StatusOr<std::string> ResolveOutputDirectory(const std::string& root,
                                                    const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("an empty path names no directory");
-  const std::string joined = Joined(root, path);
-  const SplitPath split = SplitAtExisting(fs::absolute(joined).lexically_normal());
+  const SplitPath split = SplitAtExisting(Normalized(Joined(root, path)));
   const absl::StatusOr<std::string> existing = RealPath(split.existing.string());
   if (!existing.ok()) {
     return absl::InvalidArgumentError(
@@ -141,17 +159,11 @@ absl::StatusOr<std::string> ResolveOutputDirectory(const std::string& root,
   }
   if (!root.empty()) {
     SHERD_ASSIGN_OR_RETURN(const std::string real_root, RealRoot(root));
-    if (!IsBelow(real_root, *existing)) return Outside(path, root);
+    // What is put together beside the root itself would lie outside of it, too.
+    const bool is_root = *existing == real_root && split.missing.empty();
+    if (is_root || !IsBelow(real_root, *existing)) return Outside(path, root);
   }
-  struct stat status;
-  if (stat(existing->c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " needs a directory where ", *existing, " is a file"));
-  }
-  if (faccessat(AT_FDCWD, existing->c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat(path, ": the worker may not write to ", *existing));
-  }
+  SHERD_RETURN_IF_ERROR(CheckWritable(path, *existing));
   return split.missing.empty() ? *existing : (fs::path(*existing) / split.missing).string();
 }
 

@@ -34,7 +34,7 @@ class InputFile {
 absl::StatusOr<InputFile> OpenBelow(const std::string& root, const std::string& path);
 
 // The absolute path of the directory `path`, as above, of which the tail need not exist yet.
-// kPermissionDenied when it lies outside of `root` or could not be made or written there,
+// kPermissionDenied when it does not lie below `root` or could not be made or written there,
 // kInvalidArgument when something that is no directory is in the way. Makes nothing.
 absl::StatusOr<std::string> ResolveOutputDirectory(const std::string& root,
                                                    const std::string& path);

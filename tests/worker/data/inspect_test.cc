@@ -1,0 +1,105 @@
+#include "worker/data/inspect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/worker/temporary_directory.h"
+#include "worker/data/roots.h"
+
+namespace sherd {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class InspectFilesTest : public testing::Test {
+ protected:
+  // The error's text; "" when the files are fine.
+  std::string Inspect(const std::vector<std::string>& train, const std::string& output = "out",
+                      int64_t vocab = 256) {
+    v1::DataSpec data;
+    for (const std::string& path : train) data.add_train(path);
+    v1::CheckpointSpec checkpoint;
+    checkpoint.set_dir(output);
+    return std::string(
+        InspectFiles(data, checkpoint, 16, vocab, root_ / "data", root_ / "output").message());
+  }
+  void SetUp() override {
+    root_.Write("data/good.txt", "seventeen letters");
+    std::filesystem::create_directories(root_ / "output");
+  }
+
+  const TemporaryDirectory root_;
+};
+
+TEST_F(InspectFilesTest, AcceptsTextOfOneSequenceAndOneByte) {
+  EXPECT_EQ(Inspect({"good.txt"}), "");
+  EXPECT_EQ(Inspect({root_ / "data/good.txt"}, root_ / "output/deep/er"), "");
+}
+
+TEST_F(InspectFilesTest, NamesWhatIsWrongWithAFile) {
+  root_.Write("data/empty.txt", "");
+  root_.Write("data/short.txt", "sixteen letters.");
+  // Past the first chunk that is read at a time.
+  root_.Write("data/binary", std::string(3 << 20, 'x') + '\0' + "x");
+  EXPECT_THAT(Inspect({"good.txt", "missing.txt"}),
+              AllOf(HasSubstr("data.train: missing.txt"), HasSubstr("does not exist")));
+  EXPECT_THAT(Inspect({"empty.txt"}), HasSubstr("empty.txt is empty"));
+  EXPECT_THAT(Inspect({"short.txt"}),
+              AllOf(HasSubstr("short.txt holds 16 bytes"), HasSubstr("train.seq_len 16")));
+  EXPECT_THAT(Inspect({"binary"}), AllOf(HasSubstr("binary is not text"), HasSubstr("3145728")));
+  EXPECT_THAT(Inspect({"."}), HasSubstr("is a directory"));
+  EXPECT_THAT(Inspect({"good.txt"}, "out", 100), AllOf(HasSubstr("good.txt"), HasSubstr("256")));
+  EXPECT_THAT(Inspect({}), HasSubstr("data.train"));
+}
+
+TEST_F(InspectFilesTest, DoesNotWaitForAPipe) {
+  ASSERT_EQ(mkfifo((root_ / "data/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(Inspect({"pipe"}), HasSubstr("not a regular file"));
+}
+
+TEST_F(InspectFilesTest, NothingLeadsOutOfTheDataRoot) {
+  root_.Write("secret/key", "seventeen letters");
+  root_.Write("data-too/key", "seventeen letters");
+  std::filesystem::create_symlink(root_ / "secret/key", root_ / "data/link");
+  std::filesystem::create_directory_symlink(root_ / "secret", root_ / "data/directory");
+  std::filesystem::create_symlink("good.txt", root_ / "data/inside");
+  EXPECT_EQ(Inspect({"inside"}), "");
+  for (const std::string& path :
+       {std::string("link"), std::string("directory/key"), std::string("../secret/key"),
+        std::string("../data-too/key"), root_ / "secret/key"}) {
+    EXPECT_THAT(Inspect({path}), AllOf(HasSubstr(path), HasSubstr("outside"))) << path;
+  }
+}
+
+TEST_F(InspectFilesTest, TheOutputMustBeWritableBelowItsRoot) {
+  root_.Write("output/file", "");
+  root_.Write("output/papers/thesis.tex", "");
+  root_.Write("elsewhere/file", "");
+  std::filesystem::create_directory_symlink(root_ / "elsewhere", root_ / "output/link");
+  std::filesystem::create_symlink(root_ / "nowhere", root_ / "output/dangling");
+  EXPECT_THAT(Inspect({"good.txt"}, "../elsewhere"), HasSubstr("outside"));
+  EXPECT_THAT(Inspect({"good.txt"}, "link/out"), HasSubstr("outside"));
+  EXPECT_THAT(Inspect({"good.txt"}, "."), HasSubstr("outside"));
+  EXPECT_THAT(Inspect({"good.txt"}, "dangling"), HasSubstr("nowhere"));
+  EXPECT_THAT(Inspect({"good.txt"}, "file/out"), HasSubstr("is a file"));
+  // What stands there is never replaced unless it is a checkpoint.
+  EXPECT_THAT(Inspect({"good.txt"}, "papers"), HasSubstr("thesis.tex"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "output/out"));
+}
+
+TEST(ResolveOutputDirectory, GivesAnAbsolutePathWithoutDetours) {
+  const TemporaryDirectory root;
+  const std::string real = std::filesystem::canonical(root.path()).string();
+  EXPECT_EQ(*ResolveOutputDirectory(root.path(), "a/b/"), real + "/a/b");
+  EXPECT_EQ(*ResolveOutputDirectory(root.path(), "./a/../c"), real + "/c");
+  EXPECT_EQ(*ResolveOutputDirectory("", root / "x"), real + "/x");
+  EXPECT_TRUE(absl::IsPermissionDenied(ResolveOutputDirectory(root.path(), "a/../..").status()));
+}
+
+}  // namespace
+}  // namespace sherd
