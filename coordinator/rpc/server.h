@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/runtime/event_loop.h"
+#include "prometheus/registry.h"
+
+namespace sherd {
+
+// The coordinator's gRPC server, with health checks and reflection. Thread-safe.
+class Server {
+ public:
+  // `address` is "HOST:PORT"; port 0 takes a free one. kUnavailable, naming the address, when it is
+  // taken or not of this host. `loop` and `registry` must outlive the server.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& address, EventLoop& loop,
+                                                       prometheus::Registry& registry);
+  // Ends what is open, within a second.
+  virtual ~Server() = default;
+  // "HOST:PORT" with the port that is served.
+  virtual std::string address() const = 0;
+};
+
+}  // namespace sherd

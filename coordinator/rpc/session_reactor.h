@@ -1,0 +1,71 @@
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "coordinator/rpc/rpc_counter.h"
+#include "coordinator/runtime/event_loop.h"
+#include "coordinator/runtime/worker_link.h"
+#include "sherd/v1/worker.pb.h"
+
+namespace sherd {
+
+class SessionLink;
+
+// One Session stream. Reads on gRPC's threads and passes what it reads to the event loop; writes
+// what the loop sends through its link. Deletes itself when the stream is over.
+class SessionReactor final
+    : public grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse> {
+ public:
+  SessionReactor(EventLoop& loop, RpcCounter& counter);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  // The link's side: queues a message, or ends the stream once the queue is empty.
+  void Send(v1::SessionResponse message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Dispatch();
+  void CloseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  EventLoop& loop_;
+  RpcCounter& counter_;
+  const std::shared_ptr<SessionLink> link_;
+  // Of the one read at a time.
+  v1::SessionRequest request_;
+  bool greeted_ = false;
+
+  absl::Mutex mutex_;
+  // The front is being written while `writing_`.
+  std::deque<v1::SessionResponse> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> closing_ ABSL_GUARDED_BY(mutex_);
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// What the event loop holds of a stream; outlives it, and does nothing from then on.
+class SessionLink final : public WorkerLink {
+ public:
+  explicit SessionLink(SessionReactor* reactor) : reactor_(reactor) {}
+  void Send(v1::SessionResponse message) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Close(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
+  // The stream is over.
+  void Detach() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  absl::Mutex mutex_;
+  SessionReactor* reactor_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sherd

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "coordinator/runtime/coordinator_metrics.h"
+#include "coordinator/runtime/fleet.h"
+#include "coordinator/runtime/job_desk.h"
+#include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/timer_queue.h"
+#include "coordinator/store/event_log.h"
+
+namespace sherd {
+
+struct ControllerOptions {
+  FleetOptions fleet;
+  // For a better reason than "a peer went away".
+  absl::Duration suspicion_time = absl::Milliseconds(500);
+  absl::Duration inspection_deadline = absl::Seconds(10);
+  // From Assign until every rank is ready; workers give up on each other well before (F33).
+  absl::Duration formation_time = absl::Seconds(120);
+  // From Abort until the rank is released; a worker needs 500 ms. One that takes this long is given
+  // up, so that no worker stays busy for ever.
+  absl::Duration release_time = absl::Seconds(10);
+};
+
+// The whole coordinator but its edges: no thread, no socket, time from `clock`. It is used in
+// turns: any calls to fleet() and jobs(), then EndTurn, which stores what they changed and only
+// then tells anybody. One thread. `log`, `clock` and `metrics` must outlive it.
+class Controller {
+ public:
+  Controller(const ControllerOptions& options, const Clock& clock, EventLog& log,
+             RandomSource random, CoordinatorMetrics& metrics);
+  Controller(const Controller&) = delete;
+
+  // Builds the state from the log; first, once. Errors are those of the log.
+  absl::Status Recover();
+
+  Fleet& fleet() { return fleet_; }
+  JobDesk& jobs() { return jobs_; }
+  const State& state() const { return journal_.state(); }
+
+  // Does what is due by now and ends the turn. An error is the event log's and final.
+  absl::Status EndTurn();
+  // When the next turn must end at the latest, even if nothing happens.
+  absl::Time NextDeadline() const;
+  // Closes all streams and drops what waits.
+  void Stop();
+
+ private:
+  void Append(v1::DurableEvent event);
+  void Perform(const Action& action);
+  void Assign(const SendAssign& action);
+  void Abort(const SendAbort& action);
+  void WatchSuspicion(const JobId& job, Epoch epoch);
+  void WatchFormation(const JobId& job, Epoch epoch);
+  void WatchRelease(const WorkerId& worker, Incarnation incarnation, const Seat& seat);
+
+  const ControllerOptions options_;
+  const Clock& clock_;
+  CoordinatorMetrics& metrics_;
+  Journal journal_;
+  TimerQueue timers_;
+  Fleet fleet_;
+  JobDesk jobs_;
+  absl::Time next_check_ = absl::InfinitePast();
+};
+
+}  // namespace sherd

@@ -1,0 +1,289 @@
+#include "coordinator/runtime/fleet.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/assignment.h"
+#include "coordinator/runtime/rank_reports.h"
+
+namespace sherd {
+namespace {
+
+constexpr size_t kLongestWorkerId = 256;
+
+std::string ExitCause(const v1::ReportExitRequest& exit) {
+  if (exit.signal() == 0) return absl::StrCat("its process exited with code ", exit.exit_code());
+  const char* name = sigabbrev_np(exit.signal());
+  return absl::StrCat("killed by signal ", exit.signal(),
+                      name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  if (hello.worker_id().empty() || hello.worker_id().size() > kLongestWorkerId) {
+    return absl::InvalidArgumentError(absl::StrCat("Hello.worker_id must have 1 to ",
+                                                   kLongestWorkerId, " bytes, it has ",
+                                                   hello.worker_id().size()));
+  }
+  if (hello.incarnation() == 0) {
+    return absl::InvalidArgumentError("Hello.incarnation must be drawn at random, not 0");
+  }
+  return absl::OkStatus();
+}
+
+bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
+  return std::count(worker.retired.begin(), worker.retired.end(), incarnation) > 0;
+}
+
+}  // namespace
+
+v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
+  v1::SessionResponse message;
+  message.mutable_abort()->set_job_id(seat.job.value());
+  message.mutable_abort()->set_epoch(seat.epoch.value());
+  message.mutable_abort()->set_reason(reason);
+  return message;
+}
+
+Fleet::Fleet(const FleetOptions& options, const Clock& clock, Journal& journal, TimerQueue& timers,
+             FleetEvents events)
+    : options_(options),
+      clock_(clock),
+      journal_(journal),
+      timers_(timers),
+      events_(std::move(events)) {}
+
+void Fleet::Recover() {
+  for (const Acknowledgement& past : journal_.recovered_acknowledgements()) {
+    Session& session = sessions_[past.worker];
+    session.incarnation = past.incarnation;
+    session.acknowledged = past.sequence;
+  }
+  for (const auto& [id, worker] : journal_.state().workers) {
+    if (worker.alive) Renew(id);
+  }
+}
+
+void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
+  if (absl::Status status = CheckHello(hello); !status.ok()) return link->Close(status);
+  const WorkerId id(hello.worker_id());
+  const Incarnation incarnation(hello.incarnation());
+  const WorkerState* known = FindWorker(journal_.state(), id);
+  if (known != nullptr && IsRetired(*known, incarnation)) {
+    return link->Close(absl::AlreadyExistsError(absl::StrCat(
+        "a newer process of worker ", id.value(), " has taken its place; this one must end")));
+  }
+  const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation;
+  Session& session = sessions_[id];
+  if (session.link != nullptr) {
+    workers_by_link_.erase(session.link.get());
+    session.link->Close(absl::AlreadyExistsError("a newer stream of this worker was opened"));
+  }
+  if (session.incarnation != incarnation) session.acknowledged = 0;
+  session.incarnation = incarnation;
+  session.link = link;
+  workers_by_link_[link.get()] = id;
+
+  v1::SessionResponse welcome;
+  welcome.set_acknowledged(session.acknowledged);
+  welcome.mutable_welcome()->set_heartbeat_interval_ms(absl::ToInt64Milliseconds(CheckInterval()));
+  Send(id, incarnation, std::move(welcome));
+  if (!resumed) Join(hello);
+  Renew(id);
+  if (resumed) Reconcile(*FindWorker(journal_.state(), id), hello);
+}
+
+void Fleet::Join(const v1::Hello& hello) {
+  v1::DurableEvent event;
+  v1::WorkerJoined* joined = event.mutable_worker_joined();
+  joined->set_worker_id(hello.worker_id());
+  joined->set_incarnation(hello.incarnation());
+  joined->set_device(hello.device());
+  joined->set_host(hello.host());
+  joined->set_shared_memory_domain(hello.shared_memory_domain());
+  joined->set_data_address(hello.data_address());
+  joined->set_numerics_fingerprint(hello.numerics_fingerprint());
+  joined->set_job_id(hello.job_id());
+  joined->set_epoch(hello.epoch());
+  joined->set_rank(hello.rank());
+  events_.append(std::move(event));
+}
+
+void Fleet::Reconcile(const WorkerState& worker, const v1::Hello& hello) {
+  if (!worker.seat) {
+    if (hello.job_id().empty()) return;
+    const Seat stale{JobId(hello.job_id()), Epoch(hello.epoch()), hello.rank()};
+    return Send(worker.id, worker.incarnation, AbortMessage(stale, "the job has ended"));
+  }
+  const JobRecord* job = FindJob(journal_.state(), worker.seat->job);
+  const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted &&
+                      job->epoch == worker.seat->epoch;
+  if (!wanted) {
+    return Send(worker.id, worker.incarnation,
+                AbortMessage(*worker.seat, job == nullptr ? "the job is unknown" : job->reason));
+  }
+  const int rank = worker.seat->rank;
+  // A rank that was ready and is unknown to its worker has ended; its report is on the way.
+  if (!hello.job_id().empty() || job->ranks[rank].phase != RankPhase::kForming) return;
+  v1::SessionResponse message;
+  *message.mutable_assign() = BuildAssignment(journal_.state(), *job, rank, job->secret);
+  Send(worker.id, worker.incarnation, std::move(message));
+}
+
+void Fleet::Disconnect(const WorkerLink* link) {
+  const auto found = workers_by_link_.find(link);
+  if (found == workers_by_link_.end()) return;
+  const WorkerId id = found->second;
+  workers_by_link_.erase(found);
+  Session& session = sessions_.at(id);
+  session.link = nullptr;
+  const int64_t break_number = ++session.breaks;
+  timers_.At(clock_.Now() + options_.resume_window, [this, id, break_number] {
+    const auto entry = sessions_.find(id);
+    if (entry == sessions_.end() || entry->second.link != nullptr) return;
+    if (entry->second.breaks != break_number) return;
+    Lose(id, entry->second.incarnation,
+         absl::StrCat("its session broke and was not resumed within ",
+                      absl::FormatDuration(options_.resume_window)));
+  });
+  events_.disconnected(id);
+}
+
+void Fleet::ReportExit(const v1::ReportExitRequest& request) {
+  Lose(WorkerId(request.worker_id()), Incarnation(request.incarnation()), ExitCause(request));
+}
+
+void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  if (worker == nullptr || !worker->alive || worker->incarnation != incarnation) return;
+  leases_.Remove(id);
+  v1::DurableEvent event;
+  event.mutable_worker_lost()->set_worker_id(id.value());
+  event.mutable_worker_lost()->set_incarnation(incarnation.value());
+  event.mutable_worker_lost()->set_cause(cause);
+  if (worker->seat) {
+    event.mutable_worker_lost()->set_step(journal_.feed().ProgressOf(worker->seat->job).step);
+  }
+  events_.append(std::move(event));
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second.link == nullptr) return;
+  // Should it live after all, it says hello again and is told what became of its job.
+  workers_by_link_.erase(found->second.link.get());
+  journal_.AfterCommit([link = std::exchange(found->second.link, nullptr), cause] {
+    link->Close(absl::UnavailableError(absl::StrCat("the worker was given up: ", cause)));
+  });
+  events_.disconnected(id);
+}
+
+void Fleet::GiveUp(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
+  v1::SessionResponse message;
+  message.mutable_shutdown()->set_reason(cause);
+  Send(id, incarnation, std::move(message));
+  Lose(id, incarnation, cause);
+}
+
+void Fleet::Send(const WorkerId& id, Incarnation incarnation, v1::SessionResponse message) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second.link == nullptr) return;
+  if (found->second.incarnation != incarnation) return;
+  journal_.AfterCommit([link = found->second.link, message = std::move(message)]() mutable {
+    link->Send(std::move(message));
+  });
+}
+
+void Fleet::Renew(const WorkerId& id) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  absl::Duration ttl = options_.failure_detection;
+  if (worker != nullptr && worker->seat) {
+    const JobRecord* job = FindJob(journal_.state(), worker->seat->job);
+    const int64_t own = job == nullptr ? 0 : job->spec.elastic().failure_detection_ms();
+    // A lease must outlive a few heartbeats, whose interval was told at Welcome.
+    if (own > 0) ttl = std::max(absl::Milliseconds(own), 3 * CheckInterval());
+  }
+  leases_.Renew(id, clock_.Now(), ttl);
+}
+
+void Fleet::CheckLeases(absl::Time now) {
+  // Nobody could renew while this process itself did not run.
+  const absl::Duration pause = now - last_check_;
+  if (last_check_ != absl::InfinitePast() && pause > 3 * CheckInterval()) leases_.Postpone(pause);
+  last_check_ = now;
+  for (const WorkerId& id : leases_.Expire(now)) {
+    const WorkerState* worker = FindWorker(journal_.state(), id);
+    if (worker == nullptr) continue;
+    Lose(id, worker->incarnation, "its lease lapsed: it was silent for too long");
+  }
+  std::erase_if(sessions_, [this](const auto& entry) {
+    return entry.second.link == nullptr && FindWorker(journal_.state(), entry.first) == nullptr;
+  });
+}
+
+void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
+  const auto found = workers_by_link_.find(link);
+  if (found == workers_by_link_.end()) return;
+  const WorkerId id = found->second;
+  Renew(id);
+  if (request.has_inspection()) return events_.inspected(request.inspection());
+  if (!request.has_report()) return;
+  Session& session = sessions_.at(id);
+  acknowledgements_due_.insert(id);
+  // Sent again after a broken stream: it has had its effect.
+  if (request.sequence() <= session.acknowledged) return;
+  session.acknowledged = request.sequence();
+  TakeReport(id, session, request.report());
+}
+
+void Fleet::TakeReport(const WorkerId& id, const Session& session, const v1::RankReport& report) {
+  std::optional<v1::RankChanged> milestone = MilestoneOf(report);
+  if (!milestone) return PublishReport(id, session, report);
+  v1::DurableEvent event;
+  milestone->set_worker_id(id.value());
+  milestone->set_incarnation(session.incarnation.value());
+  *event.mutable_rank_changed() = *std::move(milestone);
+  events_.append(std::move(event));
+}
+
+void Fleet::PublishReport(const WorkerId& id, const Session& session,
+                          const v1::RankReport& report) {
+  const JobRecord* job = FindJob(journal_.state(), JobId(report.job_id()));
+  if (job == nullptr || !HoldsWorkers(job->state) || job->epoch != Epoch(report.epoch())) return;
+  if (report.rank() < 0 || report.rank() >= static_cast<int>(job->ranks.size())) return;
+  const RankState& rank = job->ranks[report.rank()];
+  if (rank.worker != id || rank.incarnation != session.incarnation) return;
+  std::optional<v1::JobEvent> entry = FeedEntryOf(report);
+  if (!entry) return;
+  entry->set_time_unix_ms(absl::ToUnixMillis(clock_.Now()));
+  journal_.Publish(*std::move(entry));
+}
+
+void Fleet::FlushAcknowledgements() {
+  for (const WorkerId& id : std::exchange(acknowledgements_due_, {})) {
+    const Session& session = sessions_.at(id);
+    journal_.Acknowledge({id, session.incarnation, session.acknowledged});
+    v1::SessionResponse message;
+    message.set_acknowledged(session.acknowledged);
+    Send(id, session.incarnation, std::move(message));
+  }
+}
+
+std::vector<WorkerId> Fleet::Connected() const {
+  std::vector<WorkerId> connected;
+  for (const auto& [id, session] : sessions_) {
+    if (session.link != nullptr) connected.push_back(id);
+  }
+  return connected;
+}
+
+void Fleet::Stop() {
+  workers_by_link_.clear();
+  for (auto& [id, session] : sessions_) {
+    if (session.link == nullptr) continue;
+    session.link->Close(absl::UnavailableError("the coordinator stops; connect again later"));
+    session.link = nullptr;
+  }
+}
+
+}  // namespace sherd

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "coordinator/core/leases.h"
+#include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/timer_queue.h"
+#include "coordinator/runtime/worker_link.h"
+#include "sherd/v1/job_service.pb.h"
+#include "sherd/v1/worker.pb.h"
+
+namespace sherd {
+
+struct FleetOptions {
+  // A silent worker is lost after this long; a job's own setting goes before it for its ranks.
+  absl::Duration failure_detection = absl::Seconds(3);
+  // A broken stream is only a suspicion for this long.
+  absl::Duration resume_window = absl::Milliseconds(250);
+};
+
+// What the rest of the coordinator does about workers' news.
+struct FleetEvents {
+  // Appends a durable event and has its actions performed.
+  std::function<void(v1::DurableEvent)> append;
+  std::function<void(const v1::DataInspection&)> inspected;
+  // The worker's stream is closed: it answers nothing that it was asked.
+  std::function<void(const WorkerId&)> disconnected;
+};
+
+// The workers as the coordinator hears them: sessions, leases, reports. Turns what it hears into
+// durable events and feed entries. One thread.
+class Fleet {
+ public:
+  Fleet(const FleetOptions& options, const Clock& clock, Journal& journal, TimerQueue& timers,
+        FleetEvents events);
+  Fleet(const Fleet&) = delete;
+
+  // After Journal::Recover: each worker that the log knows alive gets one full fresh lease.
+  void Recover();
+
+  // A stream's first message. Refused by closing `link`: kInvalidArgument, or kAlreadyExists when a
+  // newer process of the worker is known.
+  void Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
+  // Any later message; one of a stream that is no longer its worker's is ignored.
+  void Receive(const WorkerLink* link, const v1::SessionRequest& request);
+  void Disconnect(const WorkerLink* link);
+  void ReportExit(const v1::ReportExitRequest& request);
+
+  // After the next commit, if this life of the worker has a stream then or now; a worker that comes
+  // back later is told what it missed.
+  void Send(const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message);
+  // Gives a worker up for `cause` and asks its process to end.
+  void GiveUp(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
+
+  // Ends lapsed leases. Call at least every CheckInterval().
+  void CheckLeases(absl::Time now);
+  absl::Duration CheckInterval() const { return options_.failure_detection / 10; }
+  // Call before every commit: tells workers which of their reports are stored with it.
+  void FlushAcknowledgements();
+
+  // Workers with an open stream, by name.
+  std::vector<WorkerId> Connected() const;
+  // Closes every stream with kUnavailable.
+  void Stop();
+
+ private:
+  struct Session {
+    Incarnation incarnation;
+    std::shared_ptr<WorkerLink> link;  // null while broken
+    int64_t breaks = 0;
+    uint64_t acknowledged = 0;
+  };
+
+  void Join(const v1::Hello& hello);
+  // Repeats what a worker that came back on a new stream may have missed.
+  void Reconcile(const WorkerState& worker, const v1::Hello& hello);
+  void Lose(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
+  void Renew(const WorkerId& worker);
+  void TakeReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);
+  void PublishReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);
+
+  const FleetOptions options_;
+  const Clock& clock_;
+  Journal& journal_;
+  TimerQueue& timers_;
+  const FleetEvents events_;
+  Leases leases_;
+  absl::Time last_check_ = absl::InfinitePast();
+  std::map<WorkerId, Session> sessions_;
+  std::map<const WorkerLink*, WorkerId> workers_by_link_;
+  // Workers that sent reports in this turn.
+  std::set<WorkerId> acknowledgements_due_;
+};
+
+// The message that tells a worker to stop the seat's work.
+v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason);
+
+}  // namespace sherd

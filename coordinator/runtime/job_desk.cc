@@ -1,0 +1,233 @@
+#include "coordinator/runtime/job_desk.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/runtime/invalid_fields.h"
+#include "coordinator/runtime/views.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+namespace {
+
+constexpr int kSecretBytes = 32;
+
+absl::Status NoSuchJob(const JobId& id) {
+  return absl::NotFoundError(
+      absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
+}
+
+// A worker does not know the names of the job file's fields; its sentence names the file.
+absl::Status BadFiles(const std::string& sentence) {
+  v1::InvalidFields fields;
+  fields.add_fields()->set_field("data");
+  fields.mutable_fields(0)->set_description(sentence);
+  return InvalidFieldsError(fields);
+}
+
+}  // namespace
+
+JobDesk::JobDesk(absl::Duration inspection_deadline, const Clock& clock, Journal& journal,
+                 TimerQueue& timers, Fleet& fleet, RandomSource random, Append append)
+    : inspection_deadline_(inspection_deadline),
+      clock_(clock),
+      journal_(journal),
+      timers_(timers),
+      fleet_(fleet),
+      random_(std::move(random)),
+      append_(std::move(append)) {}
+
+template <typename T>
+void JobDesk::Answer(const Reply<T>& reply, absl::StatusOr<T> result) {
+  journal_.AfterCommit([reply, result = std::move(result)]() mutable { reply(std::move(result)); });
+}
+
+void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply) {
+  const State& state = journal_.state();
+  if (const auto seen = state.jobs_by_request.find(request.request_id());
+      seen != state.jobs_by_request.end()) {
+    const JobRecord& job = *FindJob(state, seen->second);
+    v1::SubmitResponse response;
+    *response.mutable_job() = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kFull);
+    return Answer<v1::SubmitResponse>(reply, std::move(response));
+  }
+  for (auto& [number, inspection] : inspections_) {
+    if (inspection.request.request_id() != request.request_id()) continue;
+    inspection.replies.push_back(std::move(reply));
+    return;
+  }
+  const std::vector<WorkerId> workers = fleet_.Connected();
+  if (workers.empty()) return Accept({request, {std::move(reply)}, WorkerId()});
+  const uint64_t number = ++last_inspection_;
+  Inspection& inspection = inspections_[number];
+  inspection = {request, {std::move(reply)}, WorkerId()};
+  AskWorker(number, inspection, workers.front());
+  timers_.At(clock_.Now() + inspection_deadline_, [this, number] {
+    const auto found = inspections_.find(number);
+    if (found == inspections_.end()) return;
+    Refuse(found->second,
+           absl::DeadlineExceededError(absl::StrCat(
+               "worker ", found->second.worker.value(), " did not look at the job's files within ",
+               absl::FormatDuration(inspection_deadline_), "; nothing was started, try again")));
+    inspections_.erase(found);
+  });
+}
+
+void JobDesk::AskWorker(uint64_t number, Inspection& inspection, const WorkerId& worker) {
+  inspection.worker = worker;
+  const v1::JobSpec& spec = inspection.request.spec();
+  v1::SessionResponse message;
+  v1::InspectData* question = message.mutable_inspect_data();
+  question->set_request_id(number);
+  *question->mutable_data() = spec.data();
+  question->set_seq_len(spec.train().seq_len());
+  question->set_vocab(spec.model().vocab());
+  *question->mutable_checkpoint() = spec.checkpoint();
+  fleet_.Send(worker, FindWorker(journal_.state(), worker)->incarnation, std::move(message));
+}
+
+void JobDesk::OnInspected(const v1::DataInspection& answer) {
+  const auto found = inspections_.find(answer.request_id());
+  if (found == inspections_.end()) return;
+  const Inspection inspection = std::move(found->second);
+  inspections_.erase(found);
+  if (answer.error().empty()) {
+    Accept(inspection);
+  } else {
+    Refuse(inspection, BadFiles(answer.error()));
+  }
+}
+
+void JobDesk::OnDisconnected(const WorkerId& worker) {
+  for (auto entry = inspections_.begin(); entry != inspections_.end();) {
+    auto& [number, inspection] = *entry;
+    if (inspection.worker != worker) {
+      ++entry;
+      continue;
+    }
+    const std::vector<WorkerId> others = fleet_.Connected();
+    if (others.empty()) {
+      // As without any worker: the ones that come look at the files when they get the job.
+      const Inspection accepted = std::move(inspection);
+      entry = inspections_.erase(entry);
+      Accept(accepted);
+    } else {
+      AskWorker(number, inspection, others.front());
+      ++entry;
+    }
+  }
+}
+
+void JobDesk::Accept(const Inspection& inspection) {
+  const JobId id = NextJobId(journal_.state(), inspection.request.spec().name());
+  v1::DurableEvent event;
+  v1::JobSubmitted* submitted = event.mutable_job_submitted();
+  submitted->set_job_id(id.value());
+  submitted->set_request_id(inspection.request.request_id());
+  *submitted->mutable_spec() = inspection.request.spec();
+  submitted->set_secret(random_(kSecretBytes));
+  append_(std::move(event));
+  v1::SubmitResponse response;
+  *response.mutable_job() = ViewJob(*FindJob(journal_.state(), id), {}, JobDetail::kFull);
+  response.set_created(true);
+  for (const Reply<v1::SubmitResponse>& reply : inspection.replies) {
+    Answer<v1::SubmitResponse>(reply, response);
+    // Whoever joined asked again for the same.
+    response.set_created(false);
+  }
+}
+
+void JobDesk::Refuse(const Inspection& inspection, const absl::Status& status) {
+  for (const Reply<v1::SubmitResponse>& reply : inspection.replies) {
+    Answer<v1::SubmitResponse>(reply, status);
+  }
+}
+
+void JobDesk::Cancel(const JobId& id, Reply<v1::CancelResponse> reply) {
+  const JobRecord* job = FindJob(journal_.state(), id);
+  if (job == nullptr) return Answer<v1::CancelResponse>(reply, NoSuchJob(id));
+  if (IsTerminal(job->state) && job->state != v1::JOB_STATE_CANCELLED) {
+    return Answer<v1::CancelResponse>(
+        reply, absl::FailedPreconditionError(
+                   absl::StrCat("job ", id.value(), " has already ended as ",
+                                std::string(NameOf(job->state)), "; there is nothing to cancel")));
+  }
+  if (!IsTerminal(job->state)) {
+    v1::DurableEvent event;
+    event.mutable_cancel_requested()->set_job_id(id.value());
+    append_(std::move(event));
+  }
+  v1::CancelResponse response;
+  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  Answer<v1::CancelResponse>(reply, std::move(response));
+}
+
+void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
+  const JobRecord* job = FindJob(journal_.state(), id);
+  if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(id));
+  v1::GetJobResponse response;
+  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  Answer<v1::GetJobResponse>(reply, std::move(response));
+}
+
+void JobDesk::ListJobs(Reply<v1::ListJobsResponse> reply) {
+  std::map<int64_t, const JobRecord*, std::greater<>> newest_first;
+  for (const auto& [id, job] : journal_.state().jobs) newest_first[job.order] = &job;
+  v1::ListJobsResponse response;
+  for (const auto& [order, job] : newest_first) {
+    *response.add_jobs() = ViewJob(*job, journal_.feed().ProgressOf(job->id), JobDetail::kSummary);
+  }
+  Answer<v1::ListJobsResponse>(reply, std::move(response));
+}
+
+void JobDesk::ListWorkers(Reply<v1::ListWorkersResponse> reply) {
+  v1::ListWorkersResponse response;
+  for (const auto& [id, worker] : journal_.state().workers) {
+    *response.add_workers() = ViewWorker(worker);
+  }
+  Answer<v1::ListWorkersResponse>(reply, std::move(response));
+}
+
+void JobDesk::ReadFeed(const JobId& id, int64_t after_sequence, int64_t limit,
+                       absl::Duration patience, Reply<FeedChunk> reply) {
+  if (FindJob(journal_.state(), id) == nullptr) return Answer<FeedChunk>(reply, NoSuchJob(id));
+  const uint64_t number = ++last_reader_;
+  readers_[number] = {id, after_sequence, limit, std::move(reply)};
+  timers_.At(clock_.Now() + patience, [this, number] {
+    const auto found = readers_.find(number);
+    if (found == readers_.end()) return;
+    found->second.reply(FeedChunk{});
+    readers_.erase(found);
+  });
+}
+
+void JobDesk::ServeReaders() {
+  for (auto entry = readers_.begin(); entry != readers_.end();) {
+    entry = Serve(entry->second) ? readers_.erase(entry) : std::next(entry);
+  }
+}
+
+bool JobDesk::Serve(const Reader& reader) {
+  const bool terminal = IsTerminal(FindJob(journal_.state(), reader.job)->state);
+  const int64_t last = journal_.feed().LastSequence(reader.job);
+  if (last <= reader.after_sequence && !terminal) return false;
+  absl::StatusOr<std::vector<v1::JobEvent>> entries =
+      journal_.ReadFeed(reader.job, reader.after_sequence, reader.limit);
+  if (!entries.ok()) {
+    reader.reply(entries.status());
+    return true;
+  }
+  FeedChunk chunk{*std::move(entries), false};
+  const int64_t reached =
+      chunk.entries.empty() ? reader.after_sequence : chunk.entries.back().sequence();
+  chunk.ended = terminal && reached >= last;
+  reader.reply(std::move(chunk));
+  return true;
+}
+
+void JobDesk::Stop() {
+  inspections_.clear();
+  readers_.clear();
+}
+
+}  // namespace sherd

@@ -1,0 +1,57 @@
+#include "coordinator/runtime/job_feed.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+namespace {
+
+// Cuts at a character's boundary: protobuf strings must stay UTF-8.
+void Truncate(std::string& text) {
+  if (static_cast<int64_t>(text.size()) <= kLogLineBytes) return;
+  size_t end = kLogLineBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+}
+
+}  // namespace
+
+void JobFeed::Restore(const FeedSummary& summary) {
+  jobs_[summary.job] = {summary.last_sequence,
+                        summary.log_lines,
+                        {summary.last_step.step().step(), summary.last_step.step().loss()}};
+}
+
+std::optional<v1::JobEvent> JobFeed::Add(v1::JobEvent entry) {
+  Entry& job = jobs_[JobId(entry.job_id())];
+  if (entry.has_log()) {
+    if (job.log_lines >= kLogLinesPerJob) return std::nullopt;
+    if (++job.log_lines == kLogLinesPerJob) {
+      entry.mutable_log()->set_text(absl::StrCat("the job's log is full: lines after the ",
+                                                 kLogLinesPerJob, "th are dropped"));
+    }
+    Truncate(*entry.mutable_log()->mutable_text());
+  }
+  if (entry.has_step()) job.progress = {entry.step().step(), entry.step().loss()};
+  // Steps are no durable events, so the reducer may know of fewer.
+  if (entry.has_done()) {
+    entry.mutable_done()->set_steps(std::max(entry.done().steps(), job.progress.step));
+  }
+  entry.set_sequence(++job.last_sequence);
+  return entry;
+}
+
+int64_t JobFeed::LastSequence(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? 0 : found->second.last_sequence;
+}
+
+Progress JobFeed::ProgressOf(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? Progress{} : found->second.progress;
+}
+
+}  // namespace sherd

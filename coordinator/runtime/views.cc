@@ -1,0 +1,69 @@
+#include "coordinator/runtime/views.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace sherd {
+namespace {
+
+absl::string_view NameOf(RankPhase phase) {
+  switch (phase) {
+    case RankPhase::kForming:
+      return "forming";
+    case RankPhase::kRunning:
+      return "running";
+    case RankPhase::kFinished:
+      return "finished";
+    case RankPhase::kFailed:
+      return "failed";
+    case RankPhase::kLost:
+      return "lost";
+    case RankPhase::kReleased:
+      return "released";
+  }
+  return "";
+}
+
+}  // namespace
+
+v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail) {
+  v1::Job view;
+  view.set_id(job.id.value());
+  view.set_name(job.spec.name());
+  view.set_state(job.state);
+  view.set_reason(job.reason);
+  view.set_epoch(job.epoch.value());
+  view.set_step(std::max(job.step, progress.step));
+  view.set_loss(progress.loss);
+  view.set_submitted_unix_ms(job.submitted_unix_ms);
+  view.set_ended_unix_ms(job.ended_unix_ms);
+  view.set_weights_path(job.weights_path);
+  if (detail == JobDetail::kSummary) return view;
+  *view.mutable_spec() = job.spec;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    v1::RankStatus* status = view.add_ranks();
+    status->set_rank(static_cast<int32_t>(rank));
+    status->set_worker_id(job.ranks[rank].worker.value());
+    status->set_status(std::string(NameOf(job.ranks[rank].phase)));
+    status->set_reason(job.ranks[rank].reason);
+  }
+  return view;
+}
+
+v1::Worker ViewWorker(const WorkerState& worker) {
+  v1::Worker view;
+  view.set_id(worker.id.value());
+  view.set_device(worker.device);
+  view.set_host(worker.host);
+  view.set_incarnation(worker.incarnation.value());
+  view.set_status(!worker.alive ? "lost" : worker.seat ? "busy" : "idle");
+  if (worker.seat) {
+    view.set_job_id(worker.seat->job.value());
+    view.set_rank(worker.seat->rank);
+  }
+  return view;
+}
+
+}  // namespace sherd

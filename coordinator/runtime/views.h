@@ -1,0 +1,15 @@
+#pragma once
+
+#include "coordinator/core/state.h"
+#include "coordinator/runtime/job_feed.h"
+#include "sherd/v1/job_service.pb.h"
+
+namespace sherd {
+
+// What users see of a job: in lists without, alone with specification and ranks.
+enum class JobDetail { kSummary, kFull };
+v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail);
+
+v1::Worker ViewWorker(const WorkerState& worker);
+
+}  // namespace sherd
