@@ -68,18 +68,23 @@ AgentState::Actions AgentState::On(const AssignReceived& event) {
 }
 
 AgentState::Actions AgentState::On(const AbortReceived& event) {
-  RankId id{JobId(event.abort.job_id()), Epoch(event.abort.epoch()), /*rank=*/-1};
-  // An Abort names no rank; a worker holds one rank of a job, and the coordinator knows the worker.
-  if (const RankId* known = Find(id.job)) id.rank = known->rank;
-  // Remembered so that an Assign which is still under way cannot start a dead epoch.
+  // An Abort names no rank. One whose Assign was lost on the way is answered with kUnknownRank; the
+  // coordinator knows which rank it gave to this worker.
+  RankId id{JobId(event.abort.job_id()), Epoch(event.abort.epoch()), kUnknownRank};
   const RankId* known = Find(id.job);
+  if (rank_.has_value() && rank_->job == id.job && rank_->epoch == id.epoch) {
+    id.rank = rank_->rank;
+  } else if (known != nullptr && known->epoch == id.epoch) {
+    id.rank = known->rank;
+  }
+  // Remembered so that an Assign which is still under way cannot start a dead epoch.
   if (known == nullptr || known->epoch < id.epoch) Remember(id);
 
   const bool ends_current = rank_.has_value() && rank_->job == id.job && rank_->epoch <= id.epoch;
   if (!ends_current) return {Released(id)};
-  if (std::find(owed_releases_.begin(), owed_releases_.end(), id) == owed_releases_.end()) {
-    owed_releases_.push_back(id);
-  }
+  const bool owed = std::any_of(owed_releases_.begin(), owed_releases_.end(),
+                                [&id](const RankId& other) { return other.epoch == id.epoch; });
+  if (!owed) owed_releases_.push_back(id);
   if (phase_ == Phase::kAborting) return {};
   phase_ = Phase::kAborting;
   return {AbortTrainer{event.abort.reason()}};

@@ -55,16 +55,6 @@ Session::~Session() { Stop(); }
 bool Session::Send(v1::RankReport report) {
   v1::SessionRequest request;
   *request.mutable_report() = std::move(report);
-  return Enqueue(std::move(request));
-}
-
-void Session::Send(v1::DataInspection inspection) {
-  v1::SessionRequest request;
-  *request.mutable_inspection() = std::move(inspection);
-  Enqueue(std::move(request));
-}
-
-bool Session::Enqueue(v1::SessionRequest request) {
   absl::MutexLock lock(&mutex_);
   if (buffer_.Add(std::move(request))) return true;
   if (dropped_++ == 0) {
@@ -75,6 +65,12 @@ bool Session::Enqueue(v1::SessionRequest request) {
   return false;
 }
 
+void Session::Send(v1::DataInspection inspection) {
+  v1::SessionRequest request;
+  *request.mutable_inspection() = std::move(inspection);
+  absl::MutexLock lock(&mutex_);
+  if (welcomed_ && !stream_over_) answers_.push_back(std::move(request));
+}
 bool Session::Flush(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -157,6 +153,7 @@ Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
     stream_over_ = false;
     context_ = &context;
     buffer_.Rewind();
+    answers_.clear();
   }
   Stream stream(options_.coordinator, connect_limit, context);
   v1::SessionRequest hello;
@@ -206,7 +203,7 @@ void Session::Transmit(Stream& stream) {
 bool Session::NextMessage(absl::Duration& next_heartbeat, v1::SessionRequest& request) {
   absl::MutexLock lock(&mutex_);
   const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stream_over_ || stopping_ || buffer_.HasUnsent();
+    return stream_over_ || stopping_ || !answers_.empty() || buffer_.HasUnsent();
   };
   const bool woken =
       mutex_.AwaitWithTimeout(absl::Condition(&due), next_heartbeat - MonotonicNow());
@@ -216,6 +213,9 @@ bool Session::NextMessage(absl::Duration& next_heartbeat, v1::SessionRequest& re
     request.Clear();
     request.mutable_heartbeat();
     next_heartbeat = MonotonicNow() + heartbeat_interval_;
+  } else if (!answers_.empty()) {
+    request = std::move(answers_.front());
+    answers_.pop_front();
   } else {
     request = *buffer_.NextToSend();
   }

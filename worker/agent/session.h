@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <thread>
 
@@ -67,6 +68,8 @@ class Session {
   // Never blocks on the network. Returns false when a step, evaluation or log line had to be
   // dropped because the coordinator is away for long.
   bool Send(v1::RankReport report);
+  // On the current stream or not at all: a coordinator that lost the answer has dropped the
+  // question.
   void Send(v1::DataInspection inspection);
   // Waits until the coordinator has acknowledged every report; false when it did not within
   // `timeout` or the session has ended.
@@ -93,13 +96,13 @@ class Session {
   void Dispatch(v1::SessionResponse& response);
   void Welcome(const v1::SessionResponse& response);
   bool Stopping();
-  bool Enqueue(v1::SessionRequest request);
 
   const SessionOptions options_;
   SessionHandler& handler_;
 
   absl::Mutex mutex_;
   ReportBuffer buffer_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::SessionRequest> answers_ ABSL_GUARDED_BY(mutex_);  // of inspections
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -20,8 +20,7 @@ namespace {
 
 // A restart would end in the same way.
 bool IsFinal(const ChildExit& exit) {
-  return exit.signal == 0 &&
-         (exit.code == kExitAsked || exit.code == kExitRefused || exit.code == kExitUsage);
+  return exit.signal == 0 && (exit.code == kExitRefused || exit.code == kExitUsage);
 }
 
 }  // namespace
@@ -135,7 +134,7 @@ void Supervisor::Ended(Slot& slot, const ChildExit& exit) {
   if (stopping) return;
   std::string then = "not started again";
   if (IsFinal(exit)) {
-    if (!asked) exit_code_ = kExitRefused;
+    exit_code_ = kExitRefused;
   } else {
     if (MonotonicNow() - slot.started_at >= options_.healthy_life) slot.backoff.Reset();
     const absl::Duration delay = slot.backoff.Next();

@@ -32,9 +32,9 @@ struct SupervisorOptions {
   absl::Duration stop_limit = absl::Seconds(5);
 };
 
-// Keeps one worker process a device alive: a child that crashes is reported at once (F21, F54) and
-// started again as a new incarnation. A child that ends by itself with kExitAsked, kExitRefused or
-// kExitUsage would only do so again and is left to rest.
+// Keeps one worker process a device alive: a child that ends is reported at once (F21, F54) and
+// started again as a new incarnation, also when the coordinator asked it to end. Only one that
+// cannot work and said why (kExitRefused, kExitUsage) would do so again and is left to rest.
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options);
