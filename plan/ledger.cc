@@ -105,8 +105,12 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int ran
   return BuildEvalPlan(plan.inventory, plan.layout, plan.strategy, options);
 }
 
-int64_t TreeDigits(int64_t leaves) {
-  return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, leaves)));
+int64_t TreeBuffers(int64_t leaves, int64_t per_fold) {
+  int64_t most = std::max(1, std::popcount(static_cast<uint64_t>(leaves)));
+  for (int64_t count = per_fold; count < leaves; count += per_fold) {
+    most = std::max<int64_t>(most, std::popcount(static_cast<uint64_t>(count)));
+  }
+  return most;
 }
 
 int64_t GradientSlots(const RankPlan& plan) {
@@ -130,14 +134,20 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict("optimizer", PlacedElements(plan.layout, row.optimizer) * optimizer_bytes);
 
   const bool scattered = row.gradients == GradientFlow::kReduceScatterPerMicroBatch;
-  const int64_t leaves = scattered ? plan.micro_batches.count : plan.micro_batches.rounds;
+  const MicroBatches& split = plan.micro_batches;
   const int64_t placed_gradient_bytes = PlacedElements(plan.layout, row.grads) * plan.grad_bytes;
-  // A scattered gradient is one of its accumulator's digits; a whole one has a buffer beside them.
-  const int64_t digits = scattered ? TreeDigits(leaves) - 1 : (leaves > 1 ? TreeDigits(leaves) : 0);
+  // A scattered gradient ends up in its counter's first buffer; a whole one has a buffer beside
+  // them.
+  const int64_t accumulators = scattered          ? TreeBuffers(split.count, split.degree) - 1
+                               : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
+                                                  : 0;
   predict("grads", placed_gradient_bytes);
-  predict("accumulators", digits * placed_gradient_bytes);
-  predict("staging",
-          scattered ? TransientElements(plan, GradientSlots(plan)) * plan.grad_bytes : 0);
+  predict("accumulators", accumulators * placed_gradient_bytes);
+  const int64_t token_bytes = 2 * spec.train().micro_batch() * spec.train().seq_len() *
+                              static_cast<int64_t>(sizeof(int32_t));
+  const int64_t unit_gradient_bytes =
+      scattered ? TransientElements(plan, GradientSlots(plan)) * plan.grad_bytes : 0;
+  predict("staging", token_bytes + unit_gradient_bytes);
   const bool gathers = row.parameters == ParameterFlow::kGatherPerUse;
   predict("gathered", gathers
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *

@@ -41,9 +41,9 @@ inline constexpr int64_t kExchangeBytesPerRound = 16;
 inline constexpr int64_t kBlockGradientSlots = 2;
 // How many of them the rank has: no more than there are blocks.
 int64_t GradientSlots(const RankPlan& plan);
-// Buffers of a binary counter that sums `leaves` leaves one by one: the digits of its largest
-// count.
-int64_t TreeDigits(int64_t leaves);
+// Buffers of a binary counter that sums `leaves` leaves, `per_fold` at a time: the most digits that
+// are 1 in any count at which it can stand between two calls.
+int64_t TreeBuffers(int64_t leaves, int64_t per_fold);
 
 // What the rank will hold, by pool, and what it will send in a step, by collective; the `measured`
 // halves stay zero. Model state: section 3 of the strategy table, plus padding (docs/ledgers.md).

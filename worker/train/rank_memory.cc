@@ -107,8 +107,9 @@ void RankMemory::PlaceUnit(const RankPlan& plan, int rank, int index) {
 
   const int64_t rounds = plan.micro_batches.rounds;
   if (Scatters(plan)) {
-    unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements,
-                                                  grad_type_, plan.micro_batches.count);
+    unit.tree =
+        std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements, grad_type_,
+                                          plan.micro_batches.count, plan.micro_batches.degree);
     return;
   }
   unit.grads = TakeArena(Pool::kGrads, layout.padded_elements * plan.grad_bytes);

@@ -1,0 +1,194 @@
+"""Real processes for end-to-end tests: coordinators, workers, the client; and what they may not leave behind."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+BIN = pathlib.Path(os.environ["SHERD_BIN"])
+LIMIT = float(os.environ.get("SHERD_TEST_LIMIT", "60"))
+
+JOB = """\
+name: {name}
+model: {{arch: gpt2, layers: 2, hidden: 32, heads: 2, vocab: 256, context: 32, tie_embeddings: true}}
+data: {{train: [{text}], format: text, tokenizer: bytes}}
+train:
+  steps: {steps}
+  global_batch: 4
+  micro_batch: 1
+  seq_len: 32
+  seed: 1
+  optimizer: {{lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.1}}
+  schedule: {{kind: cosine, warmup: 2, min_lr: 1e-4}}
+  grad_clip: 1.0
+parallel: {{strategy: {strategy}}}
+precision: {{compute: bf16}}
+elastic: {{min_workers: {workers}, max_workers: {workers}, failure_detection: 3s}}
+checkpoint: {{dir: {out}}}
+"""
+
+
+def wait_for(condition, what, limit=LIMIT):
+    """Polls until the condition holds and returns its value; fails the test at the limit."""
+    deadline = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit} s: {what}")
+        time.sleep(0.02)
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+def command_line(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def growth(pid):
+    """What a long-running process may not accumulate."""
+    with open(f"/proc/{pid}/status") as file:
+        status = dict(line.split(":", 1) for line in file if ":" in line)
+    return {
+        "threads": int(status["Threads"]),
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "maps": sum(1 for _ in open(f"/proc/{pid}/maps")),
+        "resident_kib": int(status["VmRSS"].split()[0]),
+    }
+
+
+class EndToEnd(unittest.TestCase):
+    """Every test has a scratch directory, and checks at its end that no process of ours is left."""
+
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        # Unique, so that only this test's processes carry it in their command lines.
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="sherd-e2e-"))
+        self.stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+        self.stack.callback(self.assert_no_processes)
+        self.text = self.scratch / "text.txt"
+        self.text.write_text("the shard of a rank is kept by the rank that owns it.\n" * 200)
+
+    def ours(self):
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and str(self.scratch) in command_line(int(entry)):
+                if alive(int(entry)) and int(entry) != os.getpid():
+                    found.append((int(entry), command_line(int(entry))))
+        return found
+
+    def assert_no_processes(self):
+        wait_for(lambda: not self.ours(), f"all processes ended, left: {self.ours()}", limit=15)
+
+    def start(self, *arguments, **options):
+        log = open(self.scratch / f"{arguments[0]}-{time.monotonic_ns()}.log", "w+b")
+        process = subprocess.Popen([str(BIN / arguments[0]), *map(str, arguments[1:])],
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+        process.log_path = log.name
+        log.close()
+        self.stack.callback(self.stop, process)
+        return process
+
+    def stop(self, process, sig=signal.SIGTERM, limit=15):
+        if process.poll() is None:
+            process.send_signal(sig)
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"did not end after {sig}: {process.args}")
+        return process.returncode
+
+    def start_coordinator(self, *extra):
+        port_file = self.scratch / f"port-{time.monotonic_ns()}"
+        self.coordinator_data = self.scratch / "coordinator"
+        process = self.start("sherd-coordinator", "--listen", "127.0.0.1:0", "--port-file", port_file,
+                             "--data-dir", self.coordinator_data, *extra)
+        wait_for(lambda: port_file.exists() or process.poll() is not None, "coordinator serves")
+        self.assertIsNone(process.poll(), pathlib.Path(process.log_path).read_text())
+        self.address = port_file.read_text().strip()
+        return process
+
+    def start_workers(self, count, *extra):
+        return self.start("sherd-worker", "--coordinator", self.address, "--devices", f"cpu:{count}",
+                          "--data-root", self.scratch, "--output-root", self.scratch, *extra)
+
+    def job(self, name="job", steps=20, workers=2, strategy="zero3", text=None, out=None):
+        path = self.scratch / f"{name}.yaml"
+        path.write_text(JOB.format(name=name, steps=steps, workers=workers, strategy=strategy,
+                                   text=text or self.text, out=out or f"{self.scratch}/weights-{name}"))
+        return path
+
+    def sherd(self, *arguments, limit=LIMIT, check=None, **options):
+        environment = {**os.environ, "SHERD_COORDINATOR": getattr(self, "address", "")}
+        result = subprocess.run([str(BIN / "sherd"), *map(str, arguments)], capture_output=True, text=True,
+                                timeout=limit, env=environment, stdin=subprocess.DEVNULL, **options)
+        if check is not None:
+            self.assertEqual(result.returncode, check, f"{result.args}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def submit(self, path):
+        answer = json.loads(self.sherd("submit", path, "-o", "json", check=0).stdout)
+        return answer["id"]
+
+    def get(self, job):
+        return json.loads(self.sherd("get", job, "-o", "json", check=0).stdout)
+
+    def state(self, job):
+        return self.get(job)["state"]
+
+    def workers(self):
+        return json.loads(self.sherd("workers", "-o", "json", check=0).stdout)["workers"]
+
+    def wait_for_workers(self, count, status="idle", limit=LIMIT):
+        return wait_for(lambda: sum(worker["status"] == status for worker in self.workers()) >= count,
+                        f"{count} {status} workers", limit)
+
+    def wait_for_state(self, job, *states, limit=LIMIT):
+        return wait_for(lambda: self.state(job) in states, f"{job} in {states}: {self.get(job)}", limit)
+
+    def wait_for_step(self, job, step):
+        return wait_for(lambda: int(self.get(job).get("step", 0)) >= step, f"{job} at step {step}")
+
+    def scrape(self, address):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+            return answer.read().decode()
+
+
+def devices(supervisor):
+    """Process ids of a supervisor's workers by device."""
+    found = {}
+    for child in children_of(supervisor.pid):
+        match = re.search(r"--device (\S+)", command_line(child))
+        if match:
+            found[match.group(1)] = child
+    return found

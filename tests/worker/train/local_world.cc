@@ -1,0 +1,167 @@
+#include "tests/worker/train/local_world.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/check.h"
+#include "plan/groups.h"
+#include "plan/job_spec.h"
+#include "plan/ledger.h"
+
+namespace sherd::testing {
+
+ScratchDirectory::ScratchDirectory() {
+  const char* base = std::getenv("TMPDIR");
+  path_ = absl::StrCat(base == nullptr ? P_tmpdir : base, "/sherd-test-XXXXXX");
+  SHERD_CHECK(mkdtemp(path_.data()) != nullptr);
+}
+
+ScratchDirectory::~ScratchDirectory() { std::filesystem::remove_all(path_); }
+
+std::string ScratchDirectory::Write(const std::string& name, const std::string& content) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+std::string MakeText(int64_t bytes, uint64_t seed) {
+  static constexpr const char* kWords[] = {"the ",  "shard ",     "of ", "a ",    "model ",
+                                           "is ",   "kept ",      "by ", "rank ", "and ",
+                                           "then ", "gathered. ", "\n"};
+  std::mt19937_64 random(seed);
+  std::string text;
+  while (static_cast<int64_t>(text.size()) < bytes) text += kWords[random() % std::size(kWords)];
+  text.resize(static_cast<size_t>(bytes));
+  return text;
+}
+
+v1::JobSpec TinyJob(const std::string& text_path, v1::Strategy strategy, v1::DataType type,
+                    int64_t micro_batches, int64_t steps) {
+  v1::JobSpec spec;
+  spec.set_name("tiny");
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_arch(v1::ARCHITECTURE_GPT2);
+  model.set_layers(2);
+  model.set_hidden(32);
+  model.set_heads(2);
+  model.set_ffn(56);
+  model.set_vocab(256);
+  model.set_context(20);
+  spec.mutable_data()->add_train(text_path);
+  v1::TrainSpec& train = *spec.mutable_train();
+  train.set_steps(steps);
+  train.set_global_batch(micro_batches);
+  train.set_micro_batch(1);
+  train.set_seq_len(16);
+  train.set_seed(11);
+  train.mutable_optimizer()->set_lr(3e-3);
+  train.mutable_schedule()->set_warmup(std::min<int64_t>(5, steps));
+  train.set_grad_clip(1.0);
+  spec.mutable_parallel()->set_strategy(strategy);
+  spec.mutable_precision()->set_compute(type);
+  spec.mutable_checkpoint()->set_dir(
+      (std::filesystem::path(text_path).parent_path() / "weights").string());
+  spec = NormalizeJobSpec(spec);
+  const v1::InvalidFields invalid = ValidateJobSpec(spec);
+  SHERD_CHECK(invalid.fields_size() == 0);
+  return spec;
+}
+
+struct LocalWorld::Rank final : TrainObserver {
+  std::unique_ptr<DataListener> listener;
+  std::unique_ptr<Trainer> trainer;
+  std::thread thread;
+  RankRecord record;
+  absl::Mutex mutex;
+  int64_t steps ABSL_GUARDED_BY(mutex) = 0;
+
+  void OnReady() override { record.ready = true; }
+  void OnStep(const v1::StepReport& report) override {
+    record.steps.push_back(report);
+    absl::MutexLock lock(&mutex);
+    steps = report.step();
+  }
+  void OnEval(const v1::EvalReport& report) override { record.evals.push_back(report); }
+  void OnLedger(const v1::RankLedger& ledger) override { record.ledgers.push_back(ledger); }
+  void OnLog(absl::string_view) override {}
+};
+
+LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
+  v1::Assignment assignment;
+  assignment.set_job_id("j-1");
+  assignment.set_epoch(1);
+  *assignment.mutable_spec() = spec;
+  assignment.set_world(world);
+  assignment.set_secret("secret of the epoch");
+  for (int rank = 0; rank < world; ++rank) {
+    ranks_.push_back(std::make_unique<Rank>());
+    absl::StatusOr<std::unique_ptr<DataListener>> listener = DataListener::Bind();
+    SHERD_CHECK(listener.ok());
+    ranks_.back()->listener = *std::move(listener);
+    v1::Peer& peer = *assignment.add_peers();
+    peer.set_rank(rank);
+    peer.set_data_address(ranks_.back()->listener->address());
+  }
+  TrainerOptions options;
+  options.threads = threads;
+  const Groups groups = BuildGroups(world, 1);
+  for (int rank = 0; rank < world; ++rank) {
+    assignment.set_rank(rank);
+    assignment.clear_groups();
+    for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) *assignment.add_groups() = group;
+    const RankPlan plan = BuildRankPlan(spec, rank, world);
+    assignment.clear_shards();
+    for (const v1::UnitShard& shard : DescribeShards(plan.inventory, plan.layout, rank)) {
+      *assignment.add_shards() = shard;
+    }
+    Rank& each = *ranks_[static_cast<size_t>(rank)];
+    each.trainer = Trainer::Make(assignment, options, *each.listener, registry_);
+  }
+}
+
+LocalWorld::~LocalWorld() = default;
+
+void LocalWorld::Start() {
+  for (const std::unique_ptr<Rank>& rank : ranks_) {
+    rank->thread = std::thread([&each = *rank] {
+      each.record.result = each.trainer->Run(each);
+      absl::MutexLock lock(&each.mutex);
+      each.steps = INT64_MAX;
+    });
+  }
+}
+
+std::vector<RankRecord> LocalWorld::Join() {
+  std::vector<RankRecord> records;
+  for (const std::unique_ptr<Rank>& rank : ranks_) {
+    rank->thread.join();
+    rank->trainer.reset();
+    records.push_back(std::move(rank->record));
+  }
+  return records;
+}
+
+std::vector<RankRecord> LocalWorld::Run() {
+  Start();
+  return Join();
+}
+
+Trainer& LocalWorld::trainer(int rank) { return *ranks_[static_cast<size_t>(rank)]->trainer; }
+
+void LocalWorld::WaitForStep(int rank, int64_t step) {
+  Rank& each = *ranks_[static_cast<size_t>(rank)];
+  const auto reached = [&] {
+    each.mutex.AssertReaderHeld();
+    return each.steps >= step;
+  };
+  absl::MutexLock lock(&each.mutex, absl::Condition(&reached));
+}
+
+}  // namespace sherd::testing

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "prometheus/registry.h"
+#include "sherd/v1/job.pb.h"
+#include "worker/train/trainer.h"
+
+namespace sherd::testing {
+
+// What one rank told during a run.
+struct RankRecord {
+  TrainResult result;
+  bool ready = false;
+  std::vector<v1::StepReport> steps;
+  std::vector<v1::EvalReport> evals;
+  std::vector<v1::RankLedger> ledgers;
+};
+
+// A directory below the test's temporary one; removed with all in it when destroyed.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  const std::string& path() const { return path_; }
+  // Writes a file and returns its path.
+  std::string Write(const std::string& name, const std::string& content) const;
+
+ private:
+  std::string path_;
+};
+
+// English-like text of about `bytes` bytes, a pure function of its arguments.
+std::string MakeText(int64_t bytes, uint64_t seed);
+
+// A tiny job: 2 blocks of 32 channels, sequences of 16 bytes, `micro_batches` micro-batches of one
+// sequence.
+v1::JobSpec TinyJob(const std::string& text_path, v1::Strategy strategy, v1::DataType type,
+                    int64_t micro_batches, int64_t steps);
+
+// Ranks of one job as threads of this process, over real data links and shared memory.
+class LocalWorld {
+ public:
+  LocalWorld(const v1::JobSpec& spec, int world, int threads = 1);
+  ~LocalWorld();
+
+  // Runs all ranks to their end.
+  std::vector<RankRecord> Run();
+  // Starts them; Join waits.
+  void Start();
+  std::vector<RankRecord> Join();
+  Trainer& trainer(int rank);
+  // Blocks until `rank` has completed `step` steps or has ended.
+  void WaitForStep(int rank, int64_t step);
+  const prometheus::Registry& registry() const { return registry_; }
+
+ private:
+  struct Rank;
+  prometheus::Registry registry_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace sherd::testing

@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "plan/job_spec.h"
+#include "prometheus/text_serializer.h"
+#include "tests/worker/train/local_world.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::LocalWorld;
+using testing::RankRecord;
+using testing::ScratchDirectory;
+
+// F10, F16, F17: what was predicted is what was allocated and sent, to the byte, on every rank,
+// also where sizes and micro-batches do not divide.
+TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+      for (const int64_t micro_batches : {1, 3, 7}) {
+        for (const int world : {1, 2, 3}) {
+          const v1::JobSpec spec = testing::TinyJob(text, strategy, type, micro_batches, 2);
+          const std::string what =
+              absl::StrCat(std::string(NameOf(strategy)), " ", micro_batches, " over ", world);
+          for (const RankRecord& rank : LocalWorld(spec, world).Run()) {
+            ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+            ASSERT_FALSE(rank.ledgers.empty());
+            for (const auto& [pool, line] : rank.ledgers.back().memory()) {
+              EXPECT_EQ(line.predicted(), line.measured()) << what << " " << pool;
+            }
+            for (const auto& [op, line] : rank.ledgers.back().wire()) {
+              EXPECT_EQ(line.bytes().predicted(), line.bytes().measured()) << what << " " << op;
+              EXPECT_EQ(line.messages().predicted(), line.messages().measured())
+                  << what << " " << op;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// F15: a loss that is no number ends the job with a reason, at once and on every rank.
+TEST(Trainer, StopsWhenTheLossDiverges) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 400);
+  spec.mutable_train()->mutable_optimizer()->set_lr(1e30);
+  spec.mutable_train()->mutable_schedule()->set_warmup(0);
+  spec.mutable_train()->mutable_schedule()->set_min_lr(1e29);
+  for (const RankRecord& rank : LocalWorld(spec, 2).Run()) {
+    EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kDataLoss) << rank.result.status;
+    EXPECT_THAT(std::string(rank.result.status.message()), HasSubstr("diverged"));
+    EXPECT_LT(rank.result.step, 400);
+  }
+}
+
+TEST(Trainer, NamesAFileThatIsNotThere) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 4, 4);
+  std::filesystem::remove(text);
+  const std::vector<RankRecord> ranks = LocalWorld(spec, 1).Run();
+  EXPECT_EQ(ranks[0].result.status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ranks[0].result.status.message()), HasSubstr("train.txt"));
+}
+
+// A file that is cut short during the run is an error with its name, not a crash; the rank that did
+// not read it learns that its peer has left.
+TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  const v1::JobSpec spec =
+      testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 1000000);
+  LocalWorld world(spec, 2);
+  world.Start();
+  world.WaitForStep(0, 2);
+  std::filesystem::resize_file(text, 10);
+  bool named = false;
+  for (const RankRecord& rank : world.Join()) {
+    EXPECT_FALSE(rank.result.status.ok());
+    named =
+        named || std::string(rank.result.status.message()).find("train.txt") != std::string::npos;
+  }
+  EXPECT_TRUE(named);
+}
+
+// F22, F29: an abort from another thread ends every rank soon, wherever it is.
+TEST(Trainer, EndsSoonAfterAnAbort) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
+    LocalWorld world(testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 4, 1000000), 3);
+    world.Start();
+    world.WaitForStep(0, 3);
+    const absl::Time start = absl::Now();
+    for (int rank = 0; rank < 3; ++rank) world.trainer(rank).Abort("cancelled by the user");
+    for (const RankRecord& rank : world.Join()) {
+      EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kAborted) << rank.result.status;
+      EXPECT_THAT(std::string(rank.result.status.message()), HasSubstr("cancelled by the user"));
+    }
+    EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
+  }
+}
+
+// F33: a rank whose peers never come ends when it is told to.
+TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 10);
+  LocalWorld world(spec, 2);
+  world.trainer(1).Abort("never started");
+  world.Start();
+  world.trainer(0).Abort("its peer is gone");
+  for (const RankRecord& rank : world.Join()) {
+    EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kAborted) << rank.result.status;
+  }
+}
+
+// F58: an ended job leaves no series behind.
+TEST(TrainMetrics, DisappearWithTheJob) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 4, 3);
+  LocalWorld world(spec, 2);
+  for (const RankRecord& rank : world.Run()) EXPECT_TRUE(rank.result.status.ok());
+  const std::string scraped = prometheus::TextSerializer().Serialize(world.registry().Collect());
+  EXPECT_EQ(scraped.find("job=\"j-1\""), std::string::npos) << scraped;
+}
+
+}  // namespace
+}  // namespace sherd
