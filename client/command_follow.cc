@@ -1,0 +1,77 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/complain.h"
+#include "client/job_client.h"
+#include "client/render_json.h"
+
+namespace sherd {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// The state that a followed job ended in.
+ExitCode EndOf(const absl::Status& watched, v1::JobState state) {
+  return watched.ok() ? ExitCodeOf(state) : Complain(watched);
+}
+
+}  // namespace
+
+ExitCode WatchCommand(const Connection& connection, const std::string& job_id) {
+  if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
+    return Complain(usable);
+  }
+  JobClient client(connection.coordinator);
+  const absl::StatusOr<v1::Job> job = client.GetJob(job_id);
+  if (!job.ok()) return Complain(job.status());
+  Progress progress({connection.format, isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0,
+                     job->spec().train().steps()},
+                    std::cout, std::cerr);
+  const absl::Status watched =
+      client.Watch(job_id, kPatience,
+                   {[&](const v1::JobEvent& event) { progress.Show(event); },
+                    [&](const std::string& sentence) { progress.Say(sentence); }});
+  progress.Finish();
+  if (progress.done() && !progress.done()->reason().empty())
+    progress.Say(progress.done()->reason());
+  return EndOf(watched, progress.done() ? progress.done()->state() : v1::JOB_STATE_UNSPECIFIED);
+}
+
+ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
+                     std::optional<int> rank) {
+  if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
+    return Complain(usable);
+  }
+  JobClient client(connection.coordinator);
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  const auto show = [&](const v1::JobEvent& event) {
+    if (event.has_done()) state = event.done().state();
+    if (!event.has_log() || (rank && event.log().rank() != *rank)) return;
+    switch (connection.format) {
+      case OutputFormat::kTable:
+        std::cout << "[rank " << event.log().rank() << "] " << event.log().text() << std::endl;
+        break;
+      case OutputFormat::kJson:
+        std::cout << ToLine(EventJson(event)) << std::endl;
+        break;
+      case OutputFormat::kYaml:
+        std::cout << "---\n" << ToYaml(EventJson(event)) << std::flush;
+        break;
+    }
+  };
+  // Asked first, so that a coordinator that is not there is said at once.
+  if (const absl::StatusOr<v1::Job> job = client.GetJob(job_id); !job.ok()) {
+    return Complain(job.status());
+  }
+  const absl::Status watched =
+      client.Watch(job_id, kPatience,
+                   {show, [](const std::string& sentence) { std::cerr << sentence << std::endl; }});
+  return EndOf(watched, state);
+}
+
+}  // namespace sherd

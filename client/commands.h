@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/exit_codes.h"
+#include "client/progress.h"
+
+namespace sherd {
+
+// What every command that speaks to a coordinator takes.
+struct Connection {
+  // "HOST:PORT"; "" when it was not given.
+  std::string coordinator;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+// The commands. Data goes to stdout, chatter and errors to stderr.
+ExitCode SubmitCommand(const Connection& connection, const std::string& job_file,
+                       const std::vector<std::string>& overrides, const std::string& request_id);
+ExitCode ListCommand(const Connection& connection);
+ExitCode GetCommand(const Connection& connection, const std::string& job_id);
+ExitCode CancelCommand(const Connection& connection, const std::string& job_id);
+ExitCode WorkersCommand(const Connection& connection);
+// The feed to the job's end, whose state is the exit code.
+ExitCode WatchCommand(const Connection& connection, const std::string& job_id);
+// The ranks' log lines alone; those of one rank when `rank` is given.
+ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
+                     std::optional<int> rank);
+
+struct RunOptions {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  int workers = 1;
+  // "": ./out/<job name>.
+  std::string out;
+  // "": paths of the job file start at the present directory, and any file may be read.
+  std::string data_root;
+  OutputFormat format = OutputFormat::kTable;
+  // As the user calls this program.
+  std::string program = "sherd";
+};
+ExitCode RunCommand(const RunOptions& options);
+
+// Becomes `sherd-worker sample ARGUMENTS…`; returns only when that cannot be started.
+ExitCode SampleCommand(const std::vector<std::string>& arguments);
+
+}  // namespace sherd

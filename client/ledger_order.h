@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sherd/v1/events.pb.h"
+
+namespace sherd {
+
+// The pools and collectives of ledgers in the order in which they are shown: the documented ones,
+// then others by name, then the peak or total. Names that any of the ledgers has.
+std::vector<std::string> PoolsOf(const std::vector<v1::RankLedger>& ledgers);
+std::vector<std::string> CollectivesOf(const std::vector<v1::RankLedger>& ledgers);
+
+}  // namespace sherd

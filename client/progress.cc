@@ -1,0 +1,104 @@
+#include "client/progress.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/render_json.h"
+#include "client/render_text.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+
+Progress::Progress(const Options& options, std::ostream& out, std::ostream& chatter)
+    : options_(options), out_(out), chatter_(chatter) {}
+
+void Progress::Show(const v1::JobEvent& event) {
+  if (event.has_done()) done_ = event.done();
+  switch (options_.format) {
+    case OutputFormat::kJson:
+      out_ << ToLine(EventJson(event)) << std::endl;
+      return;
+    case OutputFormat::kYaml:
+      out_ << "---\n" << ToYaml(EventJson(event)) << std::flush;
+      return;
+    case OutputFormat::kTable:
+      ShowToPerson(event);
+      return;
+  }
+}
+
+void Progress::ShowToPerson(const v1::JobEvent& event) {
+  switch (event.event_case()) {
+    case v1::JobEvent::kState: {
+      const v1::StateChange& state = event.state();
+      Say(absl::StrCat(NameOf(state.state()), state.reason().empty() ? "" : ": ", state.reason()));
+      return;
+    }
+    case v1::JobEvent::kStep:
+      ShowStep(event.step());
+      return;
+    case v1::JobEvent::kEval:
+      eval_ = event.eval();
+      ClearBar();
+      out_ << EvalLine(*eval_) << std::endl;
+      return;
+    case v1::JobEvent::kEpoch:
+      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ", event.epoch().world(), " workers",
+                       event.epoch().reason().empty() ? "" : ": ", event.epoch().reason()));
+      return;
+    case v1::JobEvent::kLedger:
+      ledgers_.push_back(event.ledger());
+      return;
+    case v1::JobEvent::kLog:
+      Say(absl::StrCat("[rank ", event.log().rank(), "] ", event.log().text()));
+      return;
+    case v1::JobEvent::kDone:
+    case v1::JobEvent::EVENT_NOT_SET:
+      return;
+  }
+}
+
+void Progress::ShowStep(const v1::StepReport& step) {
+  step_ = step;
+  if (options_.bar) return DrawBar();
+  constexpr int64_t kLines = 20;
+  const int64_t every = std::max<int64_t>(1, options_.steps / kLines);
+  if (step.step() % every == 0 || step.step() == 1 || step.step() == options_.steps) {
+    out_ << StepLine(step, options_.steps) << std::endl;
+  }
+}
+
+void Progress::DrawBar() {
+  constexpr int64_t kCells = 24;
+  const int64_t steps = std::max<int64_t>(1, options_.steps);
+  const int64_t filled = std::clamp<int64_t>(step_->step() * kCells / steps, 0, kCells);
+  chatter_ << "\r[" << std::string(static_cast<size_t>(filled), '#')
+           << std::string(static_cast<size_t>(kCells - filled), '-') << "] "
+           << StepLine(*step_, options_.steps) << "\x1b[K" << std::flush;
+  bar_drawn_ = true;
+}
+
+void Progress::ClearBar() {
+  if (!bar_drawn_) return;
+  chatter_ << "\r\x1b[K" << std::flush;
+  bar_drawn_ = false;
+}
+
+void Progress::Say(absl::string_view sentence) {
+  ClearBar();
+  chatter_ << std::string(sentence) << std::endl;
+  if (options_.bar && step_ && !done_) DrawBar();
+}
+
+void Progress::Finish() {
+  ClearBar();
+  if (options_.format != OutputFormat::kTable) return;
+  if (options_.bar && step_) out_ << StepLine(*step_, options_.steps) << "\n";
+  if (!ledgers_.empty()) out_ << "\n" << LedgerTables(ledgers_);
+  if (eval_) out_ << absl::StrFormat("\nheld-out loss %.4f nats a token\n", eval_->loss());
+  out_ << std::flush;
+}
+
+}  // namespace sherd

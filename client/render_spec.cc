@@ -1,0 +1,90 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/render_json.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+namespace {
+
+template <typename Enum>
+std::string Name(Enum value) {
+  return std::string(NameOf(value));
+}
+
+Json ModelJson(const v1::ModelSpec& model) {
+  Json json = Json::object();
+  if (!model.preset().empty()) json["preset"] = model.preset();
+  json["arch"] = Name(model.arch());
+  json["layers"] = model.layers();
+  json["hidden"] = model.hidden();
+  json["heads"] = model.heads();
+  json["kv_heads"] = model.kv_heads();
+  json["ffn"] = model.ffn();
+  json["vocab"] = model.vocab();
+  json["context"] = model.context();
+  json["tie_embeddings"] = model.tie_embeddings();
+  return json;
+}
+
+Json DataJson(const v1::DataSpec& data) {
+  return {{"train", std::vector<std::string>(data.train().begin(), data.train().end())},
+          {"eval", std::vector<std::string>(data.eval().begin(), data.eval().end())},
+          {"format", Name(data.format())},
+          {"tokenizer", data.tokenizer()}};
+}
+
+Json TrainJson(const v1::TrainSpec& train) {
+  const v1::OptimizerSpec& optimizer = train.optimizer();
+  const v1::ScheduleSpec& schedule = train.schedule();
+  return {{"steps", train.steps()},
+          {"global_batch", train.global_batch()},
+          {"micro_batch", train.micro_batch()},
+          {"seq_len", train.seq_len()},
+          {"seed", train.seed()},
+          {"optimizer",
+           {{"lr", optimizer.lr()},
+            {"betas", Json::array({optimizer.beta1(), optimizer.beta2()})},
+            {"eps", optimizer.eps()},
+            {"weight_decay", optimizer.weight_decay()}}},
+          {"schedule",
+           {{"kind", Name(schedule.kind())},
+            {"warmup", schedule.warmup()},
+            {"min_lr", schedule.min_lr()}}},
+          {"grad_clip", train.grad_clip()},
+          {"eval_every", train.eval_every()}};
+}
+
+Json ParallelJson(const v1::ParallelSpec& parallel) {
+  return {{"strategy", Name(parallel.strategy())},
+          {"tensor", parallel.tensor()},
+          {"reshard_after_forward", parallel.reshard_after_forward()},
+          {"prefetch", parallel.prefetch()}};
+}
+
+Json ElasticJson(const v1::ElasticSpec& elastic) {
+  return {{"min_workers", elastic.min_workers()},
+          {"max_workers", elastic.max_workers()},
+          {"failure_detection", absl::StrCat(elastic.failure_detection_ms(), "ms")}};
+}
+
+}  // namespace
+
+Json SpecJson(const v1::JobSpec& spec) {
+  Json json = {
+      {"name", spec.name()},
+      {"model", ModelJson(spec.model())},
+      {"data", DataJson(spec.data())},
+      {"train", TrainJson(spec.train())},
+      {"parallel", ParallelJson(spec.parallel())},
+      {"precision",
+       {{"compute", Name(spec.precision().compute())}, {"grad", Name(spec.precision().grad())}}},
+      {"elastic", ElasticJson(spec.elastic())}};
+  if (!spec.checkpoint().dir().empty()) json["checkpoint"] = {{"dir", spec.checkpoint().dir()}};
+  json["priority"] = spec.priority();
+  return json;
+}
+
+}  // namespace sherd

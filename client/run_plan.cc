@@ -1,0 +1,49 @@
+#include "client/run_plan.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+namespace {
+
+constexpr int kMostWorkers = 1024;
+
+std::string Absolute(const std::string& directory, const std::string& path) {
+  return (std::filesystem::path(directory) / path).lexically_normal().string();
+}
+
+}  // namespace
+
+RunPlan PlanRun(const RunOptions& options, const JobFile& file,
+                const std::string& working_directory) {
+  RunPlan plan;
+  plan.data_root = Absolute(working_directory, options.data_root.empty() ? "/" : options.data_root);
+  plan.spec = file.spec;
+  plan.output_root =
+      Absolute(working_directory,
+               options.out.empty() ? absl::StrCat("out/", file.spec.name()) : options.out);
+  plan.log_directory = Absolute(plan.output_root, "logs");
+  if (plan.spec.checkpoint().dir().empty()) plan.spec.mutable_checkpoint()->set_dir("weights");
+  if (!options.data_root.empty()) return plan;
+  for (auto* paths :
+       {plan.spec.mutable_data()->mutable_train(), plan.spec.mutable_data()->mutable_eval()}) {
+    for (std::string& path : *paths) path = Absolute(working_directory, path);
+  }
+  return plan;
+}
+
+absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec) {
+  if (options.workers < 1 || options.workers > kMostWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers ", options.workers, " is out of range; the nearest valid value is ",
+                     options.workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
+  }
+  const int64_t least = NormalizeJobSpec(spec).elastic().min_workers();
+  if (options.workers >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--workers ", options.workers, " is less than elastic.min_workers, which is ", least));
+}
+
+}  // namespace sherd

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "client/commands.h"
+#include "client/job_file.h"
+#include "sherd/v1/job.pb.h"
+
+namespace sherd {
+
+// Where a local run reads and writes. All paths are absolute.
+struct RunPlan {
+  // The job file's, with its data paths absolute and a place for the weights.
+  v1::JobSpec spec;
+  std::string data_root;
+  // Everything that the run leaves: logs, and weights/ unless checkpoint.dir says otherwise.
+  std::string output_root;
+  std::string log_directory;
+};
+
+// Touches no file. `working_directory` is absolute.
+RunPlan PlanRun(const RunOptions& options, const JobFile& file,
+                const std::string& working_directory);
+
+// Whether so many workers suffice for the job, and no more than a host can bear.
+absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec);
+
+}  // namespace sherd
