@@ -15,45 +15,33 @@ HWY_BEFORE_NAMESPACE();
 namespace sherd {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE float MaxOfScores(const float* scores, int64_t count) {
-  float highest = scores[0];
-  const int64_t lanes = FloatLanes();
-  if (count >= lanes) {
-    FloatV high = Load(scores);
-    for (int64_t i = lanes; i + lanes <= count; i += lanes) high = hn::Max(high, Load(scores + i));
-    return MaxLanes(hn::Max(high, Load(scores + count - lanes)));
-  }
-  for (int64_t i = 1; i < count; ++i) highest = std::max(highest, scores[i]);
-  return highest;
-}
-
-// One query against a block of keys: scores (keys) become e^(scale · score − highest) for the
-// first `visible` keys and 0 for the others. Raises `highest`, adds to `sum` and rescales `sum` and
-// out (D).
-void SoftmaxRow(float* scores, int64_t keys, int64_t visible, float scale, float* highest,
-                float* sum, float* out, int64_t head_size) {
+// Queries against a block of keys: scores (queries, keys) become e^(scale · score − highest), or 0
+// where query i does not see a key, which is from first_visible + i on. Raises `highest` (queries),
+// adds to `sum` (queries) and rescales `sum` and out (queries, D).
+void SoftmaxRows(float* scores, int64_t queries, int64_t keys, int64_t first_visible, float scale,
+                 float* highest, float* sum, float* out, int64_t head_size) {
   const FloatTag d;
-  const float before = *highest;
-  const float now = std::max(before, MaxOfScores(scores, visible) * scale);
   const FloatV scale_v = hn::Set(d, scale);
-  const FloatV now_v = hn::Set(d, now);
-  const float added = SumVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
-    const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, now_v));
-    access.Put(weight, scores + i);
-    return weight;
-  });
-  std::fill(scores + visible, scores + keys, 0.0f);
-  *highest = now;
-  if (before == now) {
-    *sum += added;
-    return;
+  for (int64_t query = 0; query < queries; ++query, scores += keys, out += head_size) {
+    const int64_t visible = std::min(keys, first_visible + query);
+    const float before = highest[query];
+    const float now = std::max(before, MaxOf(scores, visible) * scale);
+    const FloatV now_v = hn::Set(d, now);
+    const float added = SumVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
+      const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, now_v));
+      access.Put(weight, scores + i);
+      return weight;
+    });
+    std::fill(scores + visible, scores + keys, 0.0f);
+    const float shrink = before == now ? 1.0f : std::exp(before - now);
+    highest[query] = now;
+    sum[query] = sum[query] * shrink + added;
+    if (shrink == 1.0f) continue;
+    const FloatV shrink_v = hn::Set(d, shrink);
+    ForVectors(head_size, [=](auto access, int64_t i) HWY_ATTR {
+      access.Put(hn::Mul(access.Get(out + i), shrink_v), out + i);
+    });
   }
-  const float shrink = std::exp(before - now);
-  *sum = *sum * shrink + added;
-  const FloatV shrink_v = hn::Set(d, shrink);
-  ForVectors(head_size, [=](auto access, int64_t i) HWY_ATTR {
-    access.Put(hn::Mul(access.Get(out + i), shrink_v), out + i);
-  });
 }
 
 void ScaleRow(const float* x, float factor, float* y, int64_t count) {
@@ -67,22 +55,25 @@ float DotRow(const float* a, const float* b, int64_t count) {
                                HWY_ATTR { return hn::Mul(access.Get(a + i), access.Get(b + i)); });
 }
 
-// One query against a block of keys: scores become weights p = e^(scale · score − lse), 0 beyond
-// `visible`; dweights become the gradient of the unscaled scores, scale · p · (dp − delta).
-void SoftmaxGradientRow(float* scores, float* dweights, int64_t keys, int64_t visible, float scale,
-                        float lse, float delta) {
+// Queries against a block of keys, as above: scores become weights p = e^(scale · score − lse), and
+// dweights (queries, keys) the gradient of the unscaled scores, scale · p · (dp − delta).
+void SoftmaxGradientRows(float* scores, float* dweights, int64_t queries, int64_t keys,
+                         int64_t first_visible, float scale, const float* lse, const float* delta) {
   const FloatTag d;
   const FloatV scale_v = hn::Set(d, scale);
-  const FloatV lse_v = hn::Set(d, lse);
-  const FloatV delta_v = hn::Set(d, delta);
-  ForVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
-    const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, lse_v));
-    const FloatV off = hn::Sub(access.Get(dweights + i), delta_v);
-    access.Put(weight, scores + i);
-    access.Put(hn::Mul(hn::Mul(weight, scale_v), off), dweights + i);
-  });
-  std::fill(scores + visible, scores + keys, 0.0f);
-  std::fill(dweights + visible, dweights + keys, 0.0f);
+  for (int64_t query = 0; query < queries; ++query, scores += keys, dweights += keys) {
+    const int64_t visible = std::min(keys, first_visible + query);
+    const FloatV lse_v = hn::Set(d, lse[query]);
+    const FloatV delta_v = hn::Set(d, delta[query]);
+    ForVectors(visible, [=](auto access, int64_t i) HWY_ATTR {
+      const FloatV weight = Exp(hn::MulSub(access.Get(scores + i), scale_v, lse_v));
+      const FloatV off = hn::Sub(access.Get(dweights + i), delta_v);
+      access.Put(weight, scores + i);
+      access.Put(hn::Mul(hn::Mul(weight, scale_v), off), dweights + i);
+    });
+    std::fill(scores + visible, scores + keys, 0.0f);
+    std::fill(dweights + visible, dweights + keys, 0.0f);
+  }
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -94,10 +85,10 @@ HWY_AFTER_NAMESPACE();
 namespace sherd {
 namespace {
 
-HWY_EXPORT(SoftmaxRow);
+HWY_EXPORT(SoftmaxRows);
 HWY_EXPORT(ScaleRow);
 HWY_EXPORT(DotRow);
-HWY_EXPORT(SoftmaxGradientRow);
+HWY_EXPORT(SoftmaxGradientRows);
 
 constexpr int64_t kQueries = 64;
 // A multiple of kQueries, so that a query sees at least one key of each block up to its own.
@@ -142,12 +133,9 @@ void ForwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& sh
     const int64_t keys = std::min(kKeys, queries.end - first);
     Gemm(queries.size(), keys, size, {rows.q + queries.begin * rows.stride, rows.stride},
          {rows.k + first * rows.stride, rows.stride, Transpose::kYes}, false, scores, keys);
-    for (int64_t i = 0; i < queries.size(); ++i) {
-      const int64_t visible = std::min(keys, queries.begin + i + 1 - first);
-      HWY_DYNAMIC_DISPATCH(SoftmaxRow)
-      (scores + i * keys, keys, visible, ScoreScale(shape), &highest[i], &sum[i],
-       sums_out + i * size, size);
-    }
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows)
+    (scores, queries.size(), keys, queries.begin + 1 - first, ScoreScale(shape), highest, sum,
+     sums_out, size);
     Gemm(queries.size(), size, keys, {scores, keys}, {rows.v + first * rows.stride, rows.stride},
          true, sums_out, size);
   }
@@ -205,12 +193,9 @@ void CpuOps::AttentionBackward(const float* dout, const float* qkv, const float*
              scores, keys);
         Gemm(queries.size(), keys, size, dout_block, {rows.v + at, rows.stride, Transpose::kYes},
              false, dweights, keys);
-        for (int64_t i = 0; i < queries.size(); ++i) {
-          const int64_t visible = std::min(keys, begin + i + 1 - first);
-          HWY_DYNAMIC_DISPATCH(SoftmaxGradientRow)
-          (scores + i * keys, dweights + i * keys, keys, visible, scale,
-           lse[head * shape.tokens + begin + i], delta[i]);
-        }
+        HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)
+        (scores, dweights, queries.size(), keys, begin + 1 - first, scale,
+         lse + head * shape.tokens + begin, delta);
         Gemm(keys, size, queries.size(), {scores, keys, Transpose::kYes}, dout_block, true, dv + at,
              rows.stride);
         Gemm(keys, size, queries.size(), {dweights, keys, Transpose::kYes}, q, true, dk + at,

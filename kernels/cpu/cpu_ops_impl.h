@@ -73,8 +73,11 @@ class CpuOps final : public Ops {
   // The parameter as fp32: itself, or widened into `scratch`, which must outlive the use.
   static const float* Widened(ConstParam param, int64_t elements, Scratch& scratch);
 
+  // Before a linear operation: panels widened for the last one are of other weights.
+  void ForgetPanels();
+
   ThreadPool pool_;
-  // One a thread; slots are used within one tile, except those that linear.cc names.
+  // One a thread, used within one tile; panels within one operation.
   std::vector<ThreadScratch> scratch_;
   // Shared by the tiles of one operation.
   Scratch shared_;

@@ -22,9 +22,13 @@ HWY_INLINE FloatV PowerOfTwo(hn::Vec<Int32Tag> n) {
 // x = n ln 2 + r with |r| <= ln 2 / 2 (Cody & Waite 1980) and the Cephes polynomial for e^r.
 HWY_INLINE FloatV Exp(FloatV x) {
   const FloatTag d;
+  const Int32Tag di;
   // The constant comes first: x86 min and max return the second operand when one is a NaN.
   x = hn::Max(hn::Set(d, -105.0f), hn::Min(hn::Set(d, 89.0f), x));
-  const FloatV n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
+  const FloatV magic = hn::Set(d, 12582912.0f);
+  const FloatV shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  const FloatV n = hn::Sub(shifted, magic);
   FloatV r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   FloatV poly = hn::Set(d, 1.9875691500e-4f);
@@ -35,7 +39,7 @@ HWY_INLINE FloatV Exp(FloatV x) {
   poly = hn::MulAdd(poly, r, hn::Set(d, 5.0000001201e-1f));
   const FloatV e_r = hn::Add(hn::MulAdd(hn::Mul(poly, r), r, r), hn::Set(d, 1.0f));
   // In two halves, so that neither overflows or is denormal.
-  const auto whole = hn::ConvertTo(Int32Tag(), n);
+  const auto whole = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
   const auto half = hn::ShiftRight<1>(whole);
   return hn::Mul(hn::Mul(e_r, PowerOfTwo(half)), PowerOfTwo(hn::Sub(whole, half)));
 }

@@ -14,20 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace sherd {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE float MaxOfRow(const float* logits, int64_t vocab) {
-  const int64_t lanes = FloatLanes();
-  float highest = logits[0];
-  if (vocab >= lanes) {
-    FloatV high = Load(logits);
-    for (int64_t i = lanes; i + lanes <= vocab; i += lanes) high = hn::Max(high, Load(logits + i));
-    // The last whole vector overlaps; a maximum does not mind.
-    highest = MaxLanes(hn::Max(high, Load(logits + vocab - lanes)));
-  } else {
-    for (int64_t i = 1; i < vocab; ++i) highest = std::max(highest, logits[i]);
-  }
-  return highest;
-}
-
 // Σ e^(logit − highest); the terms replace the logits when `keep`.
 HWY_INLINE float SumOfExps(float* logits, int64_t vocab, float highest, bool keep) {
   const FloatV highest_v = hn::Set(FloatTag(), highest);
@@ -40,7 +26,7 @@ HWY_INLINE float SumOfExps(float* logits, int64_t vocab, float highest, bool kee
 
 // The loss of one row (V), which becomes its gradient times `scale`.
 double LossAndGradientOfRow(float* logits, int64_t vocab, int32_t target, float scale) {
-  const float highest = MaxOfRow(logits, vocab);
+  const float highest = MaxOf(logits, vocab);
   const double margin = static_cast<double>(highest) - static_cast<double>(logits[target]);
   const float sum = SumOfExps(logits, vocab, highest, true);
   const FloatV factor = hn::Set(FloatTag(), scale / sum);
@@ -52,7 +38,7 @@ double LossAndGradientOfRow(float* logits, int64_t vocab, int32_t target, float 
 }
 
 double LossOfRow(const float* logits, int64_t vocab, int32_t target) {
-  const float highest = MaxOfRow(logits, vocab);
+  const float highest = MaxOf(logits, vocab);
   const double margin = static_cast<double>(highest) - static_cast<double>(logits[target]);
   // Not written to without `keep`.
   const float sum = SumOfExps(const_cast<float*>(logits), vocab, highest, false);

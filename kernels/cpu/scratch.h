@@ -25,9 +25,10 @@ class Scratch {
 
 // What one thread needs within a tile.
 struct ThreadScratch {
-  Scratch panel;   // widened weights
-  Scratch tile;    // an output tile before rounding
-  Scratch values;  // scores, rows, widened vectors
+  Scratch panel;              // widened weights, kept from tile to tile of an operation
+  int64_t panel_origin = -1;  // where in the matrix they begin; -1: nowhere
+  Scratch tile;               // an output tile before rounding
+  Scratch values;             // scores, rows, widened vectors
 };
 
 }  // namespace sherd

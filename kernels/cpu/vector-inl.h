@@ -56,20 +56,28 @@ struct WholeVector {
     Store(value, to);
   }
 };
-// The first `count` lanes; others read as zero and are not written.
+// The first `count` lanes; others read as zero and are neither touched nor written.
 struct PartOfVector {
   int64_t count;
-  template <typename T>
-  HWY_INLINE FloatV Get(const T* from) const {
-    alignas(64) T lanes[HWY_MAX_BYTES / sizeof(float)] = {};
-    std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(T));
+  HWY_INLINE hn::Mask<FloatTag> Inside() const {
+    return hn::FirstN(FloatTag(), static_cast<size_t>(count));
+  }
+  HWY_INLINE FloatV Get(const float* from) const {
+    return hn::MaskedLoad(Inside(), FloatTag(), from);
+  }
+  HWY_INLINE void Put(FloatV value, float* to) const {
+    hn::BlendedStore(value, Inside(), FloatTag(), to);
+  }
+  // AVX2 has no masked access to halves.
+  HWY_INLINE FloatV Get(const BF16* from) const {
+    alignas(64) BF16 lanes[HWY_MAX_BYTES / sizeof(float)] = {};
+    std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(BF16));
     return Load(lanes);
   }
-  template <typename T>
-  HWY_INLINE void Put(FloatV value, T* to) const {
-    alignas(64) T lanes[HWY_MAX_BYTES / sizeof(float)];
+  HWY_INLINE void Put(FloatV value, BF16* to) const {
+    alignas(64) BF16 lanes[HWY_MAX_BYTES / sizeof(float)];
     Store(value, lanes);
-    std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(T));
+    std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(BF16));
   }
 };
 
@@ -84,6 +92,20 @@ HWY_INLINE void ForVectors(int64_t elements, const Body& body) {
 
 HWY_INLINE float SumLanes(FloatV value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
 HWY_INLINE float MaxLanes(FloatV value) { return hn::GetLane(hn::MaxOfLanes(FloatTag(), value)); }
+
+// The largest of values (count >= 1).
+HWY_INLINE float MaxOf(const float* values, int64_t count) {
+  const int64_t lanes = FloatLanes();
+  if (count < lanes) {
+    const PartOfVector part{count};
+    const FloatV others = hn::Set(FloatTag(), values[0]);
+    return MaxLanes(hn::IfThenElse(part.Inside(), part.Get(values), others));
+  }
+  // The last whole vector overlaps; a maximum does not mind.
+  FloatV high = Load(values + count - lanes);
+  for (int64_t i = 0; i + lanes <= count; i += lanes) high = hn::Max(high, Load(values + i));
+  return MaxLanes(high);
+}
 
 // Σ term(access, i) in an order that depends on `elements` alone.
 template <typename Term>
@@ -100,10 +122,9 @@ HWY_INLINE float SumVectors(int64_t elements, const Term& term) {
   }
   for (; i + lanes <= elements; i += lanes) sums[0] = hn::Add(sums[0], term(WholeVector(), i));
   if (i < elements) {
+    const PartOfVector part{elements - i};
     // Lanes past the end may hold anything that term makes of zeros.
-    const FloatV tail = term(PartOfVector{elements - i}, i);
-    const auto inside = hn::FirstN(d, static_cast<size_t>(elements - i));
-    sums[1] = hn::Add(sums[1], hn::IfThenElseZero(inside, tail));
+    sums[1] = hn::Add(sums[1], hn::IfThenElseZero(part.Inside(), term(part, i)));
   }
   return SumLanes(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
 }
