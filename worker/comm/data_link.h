@@ -12,6 +12,8 @@
 
 namespace sherd {
 
+class LinkInbox;
+
 // Accepts the data links of a worker's life: bound when made, then advertised in Hello. Abstract
 // Unix socket, so nothing is left behind in any file system. Thread-safe.
 class DataListener {
@@ -20,9 +22,12 @@ class DataListener {
   virtual ~DataListener() = default;
   // "unix-abstract:NAME".
   virtual std::string address() const = 0;
+  // Where links wait for the formation that they are for. Lives as long as the listener.
+  virtual LinkInbox& inbox() = 0;
 };
 
-// Workers with equal tokens can map each other's memory: kernel boot id and network namespace.
+// Workers with equal tokens can reach each other's sockets and map each other's memory: kernel boot
+// id, network and user namespace, user.
 std::string SharedMemoryDomain();
 
 // What the members of one group agree on, taken from the Assignment.
@@ -40,7 +45,7 @@ struct ShmOptions {
   int64_t arena_bytes = 0;
   // For forming the group. kDeadlineExceeded names the ranks that did not come.
   absl::Duration form_timeout = absl::Seconds(20);
-  // Longest wait for a peer inside an operation.
+  // Longest wait for a peer inside an operation; its end is the end of the communicator.
   absl::Duration operation_timeout = absl::Seconds(60);
 };
 
@@ -64,9 +69,13 @@ class FormationAbort {
 
 // Forms a communicator over shared memory: exchanges segments (memfd, so nothing outlives the
 // processes) with every member over its data link, which also tells a peer's death at once. Blocks;
-// any member may come first. The caller accounts for the arena's contents in its own memory meter.
-// Errors: kAborted (abort->Abort was called), kDeadlineExceeded, kUnavailable (a peer went away),
-// kPermissionDenied (wrong secret or epoch), kResourceExhausted (no memory for the segment).
+// any member may come first. A group of one has no links. The caller accounts for the arena's
+// contents in its own memory meter; `abort` may be null.
+// Errors: kAborted (abort->Abort was called, or a member left), kDeadlineExceeded naming the ranks
+// that did not come, kUnavailable (a member's process went away), kPermissionDenied (refused for
+// secret or epoch), kFailedPrecondition (members disagree on the group), kResourceExhausted (no
+// memory for the segment), kInvalidArgument (a group that cannot be). What ends one member's
+// formation ends the others' with the same error; a stranger's link changes nothing.
 absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(DataListener& listener,
                                                                   const GroupSpec& group,
                                                                   const ShmOptions& options,

@@ -14,9 +14,21 @@ namespace sherd {
 // 0…n−1 has the same bits however the leaves are spread over calls. Not thread-safe.
 class TreeAccumulator {
  public:
-  // Counts its buffers in `meter` under `pool`. At most `max_leaves` leaves between two Resets.
-  TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype, int64_t max_leaves);
+  // Counts its first buffer in `meter` under `pool`, for it is where the sum ends up, and further
+  // ones under Pool::kAccumulators. There are BufferCount(max_leaves, leaves_per_fold) of
+  // `elements` values each, allocated here and kept until destruction. At most `max_leaves` leaves
+  // between two Resets; every Fold but the last before a Reset brings a multiple of
+  // `leaves_per_fold`.
+  TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype, int64_t max_leaves,
+                  int64_t leaves_per_fold = 1);
 
+  // Only digits that outlive a call have memory of their own: after n leaves these are the ones in
+  // the binary form of n. So: the most ones in the binary form of max_leaves and of any multiple of
+  // leaves_per_fold below it, and at least 1. With leaves_per_fold = 1 that is
+  // max(1, floor(log2(max_leaves + 1))).
+  static int BufferCount(int64_t max_leaves, int64_t leaves_per_fold = 1);
+
+  // Forgets the leaves; the buffers stay.
   void Reset();
   // Each leaf holds elements() values; leaves are only read.
   void Fold(absl::Span<const void* const> leaves);
@@ -28,10 +40,21 @@ class TreeAccumulator {
   const void* Finish();
 
  private:
+  static constexpr int kNoBuffer = -1;
+
+  // The buffers of the digits once there are `leaves` leaves, by level; digits above `top` keep
+  // theirs.
+  std::vector<int> AssignBuffers(int64_t leaves, int top);
+  std::byte* Values(int buffer, int64_t first) const;
+
   int64_t elements_;
   DType dtype_;
+  int64_t max_leaves_;
   int64_t leaves_ = 0;
-  std::vector<Buffer> digits_;
+  bool finished_ = false;
+  const void* sum_ = nullptr;
+  std::vector<Buffer> buffers_;
+  std::vector<int> digits_;  // by level: the index of its buffer; kNoBuffer when the digit is 0
 };
 
 }  // namespace sherd

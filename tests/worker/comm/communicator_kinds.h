@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "worker/comm/communicator.h"
+
+namespace sherd {
+
+struct GroupOptions {
+  int64_t arena_bytes = 1 << 20;
+  absl::Duration operation_timeout = absl::Seconds(60);
+};
+
+// One implementation of Communicator for the conformance suite.
+struct CommunicatorKind {
+  std::string name;
+  // A formed group of `size` ranks within this process, by rank.
+  std::function<std::vector<std::unique_ptr<Communicator>>(int size, const GroupOptions&)> form;
+};
+inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind) {
+  return out << kind.name;
+}
+
+std::vector<CommunicatorKind> AllCommunicatorKinds();
+
+// Calls `rank_main(rank)` for each rank on a thread of its own and waits for all.
+void RunRanks(int size, const std::function<void(int rank)>& rank_main);
+
+}  // namespace sherd

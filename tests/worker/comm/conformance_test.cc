@@ -1,0 +1,345 @@
+// What every Communicator does when nothing fails. One suite for all implementations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+
+#include "communicator_kinds.h"
+#include "reference_tree.h"
+
+namespace sherd {
+namespace {
+
+constexpr int kMaxWorld = 8;
+
+class Conformance : public testing::TestWithParam<CommunicatorKind> {
+ protected:
+  // Calls `rank_main` for each rank of a new group; it ends with the group intact.
+  void InGroup(int size, int64_t arena_bytes,
+               const std::function<void(Communicator& comm)>& rank_main) {
+    SCOPED_TRACE(testing::Message() << "world " << size);
+    auto members = GetParam().form(size, {.arena_bytes = arena_bytes});
+    RunRanks(size, [&](int rank) { rank_main(*members[static_cast<size_t>(rank)]); });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, testing::ValuesIn(AllCommunicatorKinds()),
+                         [](const auto& test) { return test.param.name; });
+
+std::mt19937_64 RandomOf(int rank, int64_t salt) {
+  return std::mt19937_64(static_cast<uint64_t>(rank * 1000003 + salt));
+}
+
+void Put(Communicator& comm, const Values& values, int64_t offset = 0) {
+  if (!values.empty()) std::memcpy(comm.arena() + offset, values.data(), values.size());
+}
+
+Values Get(const std::byte* begin, int64_t bytes) {
+  return bytes == 0 ? Values() : Values(begin, begin + bytes);
+}
+
+// Every rank's values, known to all: a pure function of rank and salt.
+std::vector<Values> ValuesOfRanks(int ranks, DType dtype, int64_t elements, int64_t salt) {
+  std::vector<Values> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::mt19937_64 random = RandomOf(rank, salt);
+    all.push_back(RandomValues(random, dtype, elements));
+  }
+  return all;
+}
+
+Values Concatenate(const std::vector<Values>& parts) {
+  Values whole;
+  for (const Values& part : parts) whole.insert(whole.end(), part.begin(), part.end());
+  return whole;
+}
+
+Values Slice(const Values& values, int64_t begin, int64_t bytes) {
+  return Values(values.begin() + begin, values.begin() + begin + bytes);
+}
+
+TEST_P(Conformance, ArenasStartZeroedAndAligned) {
+  for (const int64_t bytes : {0, 1, 100'001}) {
+    InGroup(2, bytes, [&](Communicator& comm) {
+      EXPECT_EQ(comm.size(), 2);
+      EXPECT_EQ(comm.arena_bytes(), bytes);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(comm.arena()) % 64, 0u);
+      EXPECT_EQ(Get(comm.arena(), bytes), Values(static_cast<size_t>(bytes)));
+      EXPECT_TRUE(comm.Wait(comm.Barrier()).ok());
+    });
+  }
+}
+
+TEST_P(Conformance, AllGatherPutsShardsInRankOrder) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 200'000, [](Communicator& comm) {
+      for (const int64_t bytes : {0, 1, 7, 4096, 100'001}) {
+        const auto shards = ValuesOfRanks(comm.size(), DType::kBF16, bytes, bytes);
+        const int64_t offset = 64 * comm.rank();  // members need not agree on it
+        Put(comm, Slice(shards[static_cast<size_t>(comm.rank())], 0, bytes), offset);
+        Values gathered(static_cast<size_t>(bytes * comm.size()));
+        ASSERT_TRUE(comm.Wait(comm.AllGather(comm.arena() + offset, gathered.data(), bytes)).ok());
+        std::vector<Values> expected;
+        for (const Values& shard : shards) expected.push_back(Slice(shard, 0, bytes));
+        EXPECT_EQ(gathered, Concatenate(expected));
+      }
+    });
+  }
+}
+
+TEST_P(Conformance, AllGatherWorksInPlace) {
+  InGroup(3, 1 << 16, [](Communicator& comm) {
+    constexpr int64_t kBytes = 2 * 333;
+    const auto shards = ValuesOfRanks(3, DType::kBF16, 333, 1);
+    Put(comm, shards[static_cast<size_t>(comm.rank())], comm.rank() * kBytes);
+    ASSERT_TRUE(
+        comm.Wait(comm.AllGather(comm.arena() + comm.rank() * kBytes, comm.arena(), kBytes)).ok());
+    EXPECT_EQ(Get(comm.arena(), 3 * kBytes), Concatenate(shards));
+  });
+}
+
+// F12; non-contributors' inputs are never read.
+TEST_P(Conformance, ReduceScatterFoldsContributorsByTheTree) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 1 << 20, [size](Communicator& comm) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const int64_t slice : {0, 1, 3, 1000, 10'001}) {
+          MemoryMeter meter;
+          TreeAccumulator tree(meter, Pool::kGrads, slice, dtype, 3 * size);
+          std::vector<Values> leaves;
+          for (const int contributors : {size, 0, size / 2, std::max(1, size - 1)}) {
+            const auto inputs = ValuesOfRanks(size, dtype, size * slice, slice + contributors);
+            Put(comm, inputs[static_cast<size_t>(comm.rank())]);
+            ASSERT_TRUE(comm.Wait(comm.ReduceScatter(comm.arena(), contributors, &tree)).ok());
+            for (int rank = 0; rank < contributors; ++rank) {
+              leaves.push_back(Slice(inputs[static_cast<size_t>(rank)],
+                                     comm.rank() * slice * SizeOf(dtype), slice * SizeOf(dtype)));
+            }
+          }
+          EXPECT_EQ(tree.leaves(), static_cast<int64_t>(leaves.size()));
+          EXPECT_EQ(Get(static_cast<const std::byte*>(tree.Finish()), slice * SizeOf(dtype)),
+                    ReferenceTree(dtype, slice).Sum(leaves));
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Conformance, AllReduceSumsContributorsByTheTreeOnEveryRank) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 1 << 20, [size](Communicator& comm) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const int64_t elements : {0, 1, 7, 1000, 65'537}) {
+          for (const int contributors : {size, (size + 1) / 2, 0}) {
+            const auto inputs = ValuesOfRanks(size, dtype, elements, elements + contributors);
+            const int64_t offset = 64 * comm.rank();
+            Put(comm, inputs[static_cast<size_t>(comm.rank())], offset);
+            ASSERT_TRUE(
+                comm.Wait(comm.AllReduce(comm.arena() + offset, elements, dtype, contributors))
+                    .ok());
+            const std::vector<Values> leaves(inputs.begin(), inputs.begin() + contributors);
+            EXPECT_EQ(Get(comm.arena() + offset, elements * SizeOf(dtype)),
+                      ReferenceTree(dtype, elements).Sum(leaves));
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Conformance, AllReduceOfMegabytesHasTheBitsOfTheTree) {
+  constexpr int64_t kElements = (3 << 20) / 4 + 5;
+  InGroup(3, 4 << 20, [](Communicator& comm) {
+    const auto inputs = ValuesOfRanks(3, DType::kF32, kElements, 9);
+    Put(comm, inputs[static_cast<size_t>(comm.rank())]);
+    ASSERT_TRUE(comm.Wait(comm.AllReduce(comm.arena(), kElements, DType::kF32, 3)).ok());
+    EXPECT_EQ(Get(comm.arena(), kElements * 4), ReferenceTree(DType::kF32, kElements).Sum(inputs));
+  });
+}
+
+// design.md section 3: the worked example.
+TEST_P(Conformance, ReducesTheWorkedExample) {
+  InGroup(2, 4096, [](Communicator& comm) {
+    auto* gradients = reinterpret_cast<float*>(comm.arena());
+    const auto fill = [&] {
+      gradients[0] = comm.rank() == 0 ? 1.0f : 2.0f;  // pre-scaled by the count of 2
+      gradients[1] = comm.rank() == 0 ? 3.0f : 5.0f;
+    };
+    fill();
+    MemoryMeter meter;
+    TreeAccumulator tree(meter, Pool::kGrads, 1, DType::kF32, 2);
+    ASSERT_TRUE(comm.Wait(comm.ReduceScatter(gradients, 2, &tree)).ok());
+    EXPECT_EQ(*static_cast<const float*>(tree.Finish()), comm.rank() == 0 ? 3.0f : 8.0f);
+    ASSERT_TRUE(comm.Wait(comm.AllReduce(gradients, 2, DType::kF32, 2)).ok());
+    EXPECT_EQ(gradients[0], 3.0f);
+    EXPECT_EQ(gradients[1], 8.0f);
+  });
+}
+
+TEST_P(Conformance, BroadcastGivesEveryRankTheRootsData) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 1 << 18, [size](Communicator& comm) {
+      for (int root = 0; root < size; ++root) {
+        for (const int64_t elements : {0, 1, 33'333}) {
+          const auto data = ValuesOfRanks(size, DType::kF32, elements, root);
+          Put(comm, data[static_cast<size_t>(comm.rank())]);
+          ASSERT_TRUE(comm.Wait(comm.Broadcast(comm.arena(), elements * 4, root)).ok());
+          EXPECT_EQ(Get(comm.arena(), elements * 4), data[static_cast<size_t>(root)]);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Conformance, ExchangeCopiesRecordsWhenEnqueued) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 0, [size](Communicator& comm) {
+      for (const int64_t bytes :
+           {int64_t{0}, int64_t{1}, int64_t{24}, int64_t{Communicator::kMaxExchangeBytes}}) {
+        Values records(static_cast<size_t>(size * bytes));
+        Values expected;
+        for (int rank = 0; rank < size; ++rank) {
+          expected.insert(expected.end(), static_cast<size_t>(bytes), std::byte(rank + 1));
+        }
+        Values record(static_cast<size_t>(bytes), std::byte(comm.rank() + 1));
+        const Ticket ticket = comm.Exchange(record.data(), records.data(), bytes);
+        std::fill(record.begin(), record.end(), std::byte(0xee));
+        ASSERT_TRUE(comm.Wait(ticket).ok());
+        EXPECT_EQ(records, expected);
+      }
+    });
+  }
+}
+
+TEST_P(Conformance, NobodyLeavesABarrierBeforeAllHaveEntered) {
+  std::atomic<int> entered{0};
+  InGroup(5, 0, [&](Communicator& comm) {
+    for (int round = 1; round <= 20; ++round) {
+      entered.fetch_add(1);
+      ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
+      EXPECT_GE(entered.load(), 5 * round);
+    }
+  });
+}
+
+TEST_P(Conformance, EnqueuedOperationsRunInOrderWithoutWaiting) {
+  for (const int size : {1, 2, 4}) {
+    InGroup(size, 1 << 16, [size](Communicator& comm) {
+      // Each round doubles, adds and spreads what the round before left: order shows in the sum.
+      constexpr int kRounds = 50;
+      auto* value = reinterpret_cast<float*>(comm.arena());
+      value[0] = static_cast<float>(comm.rank() + 1);
+      std::vector<Values> gathered(kRounds, Values(static_cast<size_t>(4 * size)));
+      std::vector<Ticket> tickets;
+      for (int round = 0; round < kRounds; ++round) {
+        comm.AllReduce(value, 1, DType::kF32, round < 10 ? size : 1);
+        comm.Broadcast(value, 4, round % size);
+        comm.Barrier();
+        tickets.push_back(comm.AllGather(value, gathered[static_cast<size_t>(round)].data(), 4));
+      }
+      EXPECT_TRUE(std::is_sorted(tickets.begin(), tickets.end()));
+      ASSERT_TRUE(comm.Wait(tickets.back()).ok());
+      float expected = static_cast<float>(size * (size + 1) / 2);
+      for (int round = 0; round < kRounds; ++round) {
+        if (round > 0 && round < 10) expected *= static_cast<float>(size);
+        for (int rank = 0; rank < size; ++rank) {
+          EXPECT_EQ(ValueAt(gathered[static_cast<size_t>(round)], DType::kF32, rank), expected);
+        }
+      }
+      for (const Ticket ticket : tickets) EXPECT_TRUE(comm.Wait(ticket).ok());
+    });
+  }
+}
+
+// F8: a buffer is free for its owner when Wait returns, however slow the others are.
+TEST_P(Conformance, BuffersMayBeRewrittenAsSoonAsWaitReturns) {
+  InGroup(4, 1 << 20, [](Communicator& comm) {
+    constexpr int64_t kElements = 4 * 5000;
+    auto* data = reinterpret_cast<float*>(comm.arena());
+    std::vector<float> gathered(4 * kElements);
+    for (int round = 1; round <= 30; ++round) {
+      std::fill_n(data, kElements, static_cast<float>(round));
+      ASSERT_TRUE(comm.Wait(comm.AllGather(data, gathered.data(), kElements * 4)).ok());
+      std::fill_n(data, kElements, static_cast<float>(2 * round));
+      EXPECT_EQ(std::count(gathered.begin(), gathered.end(), static_cast<float>(round)),
+                4 * kElements);
+      MemoryMeter meter;
+      TreeAccumulator tree(meter, Pool::kGrads, kElements / 4, DType::kF32, 4);
+      ASSERT_TRUE(comm.Wait(comm.ReduceScatter(data, 4, &tree)).ok());
+      std::fill_n(data, kElements, static_cast<float>(3 * round));
+      const auto* sum = static_cast<const float*>(tree.Finish());
+      EXPECT_EQ(std::count(sum, sum + kElements / 4, static_cast<float>(8 * round)), kElements / 4);
+      ASSERT_TRUE(comm.Wait(comm.AllReduce(data, kElements, DType::kF32, 4)).ok());
+      EXPECT_EQ(std::count(data, data + kElements, static_cast<float>(12 * round)), kElements);
+    }
+  });
+}
+
+struct Traffic {
+  int64_t bytes = 0;
+  int64_t messages = 0;
+};
+void ExpectTraffic(const Communicator& comm, Collective op, Traffic expected, int64_t calls) {
+  const WireCount count = comm.counts()[static_cast<size_t>(op)];
+  EXPECT_EQ(count.bytes, expected.bytes) << NameOf(op) << " of rank " << comm.rank();
+  EXPECT_EQ(count.messages, expected.messages) << NameOf(op) << " of rank " << comm.rank();
+  EXPECT_EQ(count.calls, calls) << NameOf(op);
+  EXPECT_GT(count.seconds, 0);
+}
+
+TEST_P(Conformance, CountsEveryByteThatPeersTake) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 1 << 16, [size](Communicator& comm) {
+      const int64_t n = size;
+      const int64_t others = n - 1;
+      const bool contributes = comm.rank() < (size + 1) / 2;
+      Values out(static_cast<size_t>(n * 1000));
+      comm.AllGather(comm.arena(), out.data(), 1000);
+      comm.AllGather(comm.arena(), out.data(), 0);
+      MemoryMeter meter;
+      TreeAccumulator tree(meter, Pool::kGrads, 101, DType::kBF16, 2 * size);
+      comm.ReduceScatter(comm.arena(), size, &tree);
+      comm.ReduceScatter(comm.arena(), (size + 1) / 2, &tree);
+      comm.Broadcast(comm.arena(), 77, size - 1);
+      comm.Exchange(out.data(), out.data(), 24);
+      ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
+      ExpectTraffic(comm, Collective::kAllGather, {others * 1000, others}, 2);
+      const int64_t reductions = contributes ? 2 : 1;
+      ExpectTraffic(comm, Collective::kReduceScatter,
+                    {reductions * others * 101 * 2, reductions * others}, 2);
+      const bool root = comm.rank() == size - 1;
+      ExpectTraffic(comm, Collective::kBroadcast, {root ? others * 77 : 0, root ? others : 0}, 1);
+      ExpectTraffic(comm, Collective::kExchange, {others * 24, others}, 1);
+      ExpectTraffic(comm, Collective::kBarrier, {0, 0}, 1);
+    });
+  }
+}
+
+// Rank p reduces the elements [p·E/n, (p+1)·E/n), rounded down, and sends them to all; a
+// contributor sends the rest of its own to those that reduce it. A whole reduction sends 2(n−1)·E
+// in all.
+TEST_P(Conformance, CountsAllReduceToTheByte) {
+  for (int size = 1; size <= kMaxWorld; ++size) {
+    InGroup(size, 1 << 16, [size](Communicator& comm) {
+      const int64_t n = size;
+      const int64_t others = n - 1;
+      const int64_t elements = 1003;
+      const int64_t rank = comm.rank();
+      const int64_t chunk = (rank + 1) * elements / n - rank * elements / n;
+      const int contributors = (size + 1) / 2;
+      comm.AllReduce(comm.arena(), elements, DType::kF32, size);
+      ASSERT_TRUE(
+          comm.Wait(comm.AllReduce(comm.arena(), elements, DType::kF32, contributors)).ok());
+      const int64_t reductions = rank < contributors ? 2 : 1;
+      ExpectTraffic(
+          comm, Collective::kAllReduce,
+          {4 * (reductions * (elements - chunk) + 2 * others * chunk), (reductions + 2) * others},
+          2);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace sherd

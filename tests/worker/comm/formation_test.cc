@@ -1,0 +1,455 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "communicator_kinds.h"
+#include "worker/comm/data_link.h"
+#include "worker/comm/link_inbox.h"
+#include "worker/comm/link_socket.h"
+
+namespace sherd {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Listeners of a group's members and what the members are told.
+class Group {
+ public:
+  explicit Group(int size) : aborts_(static_cast<size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank) {
+      listeners_.push_back(*DataListener::Bind());
+      spec_.addresses.push_back(listeners_.back()->address());
+    }
+    spec_.job_id = "job";
+    spec_.epoch = 5;
+    spec_.group = "data:0";
+    spec_.secret = "s3cret";
+    options_.arena_bytes = 4096;
+  }
+
+  GroupSpec Spec(int rank) const {
+    GroupSpec spec = spec_;
+    spec.rank = rank;
+    return spec;
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> Form(const GroupSpec& spec) {
+    const auto rank = static_cast<size_t>(spec.rank);
+    return FormShmCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> Form(int rank) { return Form(Spec(rank)); }
+
+  ShmOptions& options() { return options_; }
+  FormationAbort& abort(int rank) { return aborts_[static_cast<size_t>(rank)]; }
+  const std::string& address(int rank) const { return spec_.addresses[static_cast<size_t>(rank)]; }
+  LinkInbox& inbox(int rank) { return listeners_[static_cast<size_t>(rank)]->inbox(); }
+  // The process of a member that went away, as far as others can see.
+  void CloseListener(int rank) { listeners_[static_cast<size_t>(rank)].reset(); }
+
+  // All ranks but `without` form the group and end a barrier.
+  void ExpectForms(int size) {
+    std::vector<std::unique_ptr<Communicator>> members(static_cast<size_t>(size));
+    RunRanks(size, [&](int rank) {
+      auto formed = Form(rank);
+      ASSERT_TRUE(formed.ok()) << formed.status();
+      EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+      members[static_cast<size_t>(rank)] = *std::move(formed);
+    });
+  }
+
+ private:
+  GroupSpec spec_;
+  ShmOptions options_;
+  std::vector<std::unique_ptr<DataListener>> listeners_;
+  std::vector<FormationAbort> aborts_;
+};
+
+LinkHello HelloOf(const GroupSpec& spec, int from, int to) {
+  return {.job_id = spec.job_id,
+          .epoch = spec.epoch,
+          .group = spec.group,
+          .secret = spec.secret,
+          .size = static_cast<int32_t>(spec.addresses.size()),
+          .from = from,
+          .to = to};
+}
+
+// Blocks until the link has a message or has ended.
+ReceivedLinkMessage AwaitMessage(int link) {
+  while (true) {
+    ReceivedLinkMessage received = ReceiveLinkMessage(link);
+    if (received.input != LinkInput::kNothing) return received;
+    std::this_thread::yield();
+  }
+}
+
+TEST(Formation, AnyMemberMayComeFirst) {
+  for (int first = 0; first < 3; ++first) {
+    Group group(3);
+    std::thread early([&] { EXPECT_TRUE(group.Form(first).ok()); });
+    // The early member is at work when its links have come to those that are not.
+    for (int rank = 0; rank < first; ++rank) {
+      while (group.inbox(rank).empty()) std::this_thread::yield();
+    }
+    RunRanks(3, [&](int rank) {
+      if (rank != first) {
+        EXPECT_TRUE(group.Form(rank).ok());
+      }
+    });
+    early.join();
+  }
+}
+
+TEST(Formation, SeveralGroupsOfOneJobFormSideBySide) {
+  Group group(4);
+  RunRanks(4, [&](int rank) {
+    std::vector<std::thread> threads;
+    for (const char* name : {"data:0", "tensor:0", "data:1"}) {
+      threads.emplace_back([&, name] {
+        GroupSpec spec = group.Spec(rank);
+        spec.group = name;
+        auto formed = group.Form(spec);
+        ASSERT_TRUE(formed.ok()) << formed.status();
+        EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// F33, F34
+TEST(Formation, AMissingMemberIsNamedAtTheDeadline) {
+  Group group(4);
+  group.options().form_timeout = absl::Milliseconds(150);
+  RunRanks(4, [&](int rank) {
+    if (rank == 1 || rank == 3) return;
+    const absl::Status status = group.Form(rank).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(status.message(),
+              "ranks 1, 3 of data:0 did not come to form epoch 5 of job job within 150ms");
+  });
+}
+
+// F21: also before any link exists.
+TEST(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
+  for (const int gone : {0, 1, 2}) {
+    Group group(3);
+    group.CloseListener(gone);
+    const absl::Time start = absl::Now();
+    RunRanks(3, [&](int rank) {
+      if (rank == gone) return;
+      const absl::Status status = group.Form(rank).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("rank " + std::to_string(gone)), HasSubstr("went away")));
+    });
+    EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
+  }
+}
+
+TEST(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
+  Group group(3);
+  std::thread stranger([&] {
+    GroupSpec spec = group.Spec(2);
+    spec.secret = "s3creT";
+    spec.addresses[1] = spec.addresses[0];
+    auto listener = *DataListener::Bind();
+    const absl::Status status =
+        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("wrong secret"));
+  });
+  while (group.inbox(0).empty()) std::this_thread::yield();
+  group.ExpectForms(3);
+  stranger.join();
+}
+
+// F25: an older epoch changes nothing.
+TEST(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
+  Group group(3);
+  const auto refused = [&](int epoch) {
+    GroupSpec spec = group.Spec(2);
+    spec.epoch = epoch;
+    auto listener = *DataListener::Bind();
+    const absl::Status status =
+        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 5"));
+  };
+  std::thread before([&] { refused(4); });
+  while (group.inbox(0).empty() || group.inbox(1).empty()) std::this_thread::yield();
+  group.ExpectForms(3);
+  before.join();
+  refused(3);
+}
+
+TEST(Formation, ALaterEpochWaitsForItsFormation) {
+  Group group(2);
+  GroupSpec later = group.Spec(1);
+  later.epoch = 6;
+  std::thread early([&] { EXPECT_TRUE(group.Form(later).ok()); });
+  while (group.inbox(0).empty()) std::this_thread::yield();
+  // Rank 1's own link of epoch 5 would be stale to its inbox by now; another member plays it.
+  auto listener = *DataListener::Bind();
+  std::thread other([&] {
+    EXPECT_TRUE(FormShmCommunicator(*listener, group.Spec(1), group.options(), nullptr).ok());
+  });
+  EXPECT_TRUE(group.Form(0).ok());
+  other.join();
+  later.rank = 0;
+  EXPECT_TRUE(group.Form(later).ok());
+  early.join();
+}
+
+// A stranger of the same user can send what it likes.
+TEST(Formation, GarbageOnTheSocketIsHarmless) {
+  Group group(3);
+  std::vector<FileDescriptor> strangers;
+  for (int i = 0; i < 300; ++i) {
+    auto link = ConnectLink(group.address(i % 3));
+    ASSERT_TRUE(link.ok());
+    switch (i % 6) {
+      case 0:  // says nothing
+        break;
+      case 1: {
+        const std::string noise(static_cast<size_t>(i * 40), '\xa5');
+        EXPECT_GT(::send(link->get(), noise.data(), noise.size(), MSG_NOSIGNAL), 0);
+        break;
+      }
+      case 2:
+        EXPECT_TRUE(SendLinkMessage(link->get(), LinkGoodbye{.text = "x"}).ok());
+        break;
+      case 3:  // a segment of its own, unasked
+        EXPECT_TRUE(SendLinkMessage(link->get(), LinkSegment{}, link->get()).ok());
+        break;
+      case 4: {
+        LinkHello hello = HelloOf(group.Spec(0), 2, i % 3);
+        hello.secret = "guess";
+        EXPECT_TRUE(SendLinkMessage(link->get(), hello).ok());
+        break;
+      }
+      case 5:
+        link->Close();
+        continue;
+    }
+    strangers.push_back(*std::move(link));
+  }
+  group.ExpectForms(3);
+}
+
+TEST(Formation, AFullInboxDelaysMembersOnly) {
+  LinkInbox inbox({.max_parked = 4, .max_wait = absl::Minutes(1)});
+  std::vector<FileDescriptor> kept;
+  for (int i = 0; i < 10; ++i) {
+    std::string address;
+    const FileDescriptor listener = *ListenForLinks(&address);
+    FileDescriptor link = *ConnectLink(address);
+    kept.push_back(*AcceptLink(listener.get()));
+    inbox.Add(std::move(link),
+              LinkHello{.job_id = "job", .epoch = 1, .group = "g", .secret = "", .from = i});
+  }
+  const auto taken = inbox.Take({"job", 1, "g", 0});
+  ASSERT_EQ(taken.size(), 4u);
+  EXPECT_EQ(taken.front().hello.from, 6);
+  EXPECT_TRUE(inbox.empty());
+  // The owner of a link that had to go sees it end without a word, and connects again.
+  EXPECT_EQ(ReceiveLinkMessage(kept.front().get()).input, LinkInput::kClosed);
+}
+
+TEST(Formation, LinksThatNobodyClaimsGoAtTheirDeadline) {
+  LinkInbox inbox({.max_parked = 4, .max_wait = absl::ZeroDuration()});
+  inbox.Add(FileDescriptor(), LinkHello{});
+  EXPECT_FALSE(inbox.empty());
+  inbox.CloseExpired();
+  EXPECT_TRUE(inbox.empty());
+}
+
+TEST(Formation, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
+  Group group(2);
+  std::thread member([&] {
+    auto formed = group.Form(1);
+    ASSERT_TRUE(formed.ok()) << formed.status();
+    EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+  });
+  const LinkInbox::Key key{"job", 5, "data:0", 0};
+  for (int closed = 0; closed < 3;) closed += static_cast<int>(group.inbox(0).Take(key).size());
+  auto formed = group.Form(0);
+  ASSERT_TRUE(formed.ok()) << formed.status();
+  EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+  member.join();
+}
+
+TEST(Formation, AnImpostorAtAMembersAddressGetsNoSegment) {
+  Group group(2);
+  std::string address;
+  const FileDescriptor impostor = *ListenForLinks(&address);
+  GroupSpec spec = group.Spec(1);
+  spec.addresses[0] = address;
+  std::thread member(
+      [&] { EXPECT_EQ(group.Form(spec).status().code(), absl::StatusCode::kPermissionDenied); });
+  FileDescriptor link;
+  while (!link.valid()) link = *AcceptLink(impostor.get());
+  EXPECT_EQ(AwaitMessage(link.get()).input, LinkInput::kMessage);  // its Hello
+  EXPECT_TRUE(SendLinkMessage(link.get(), LinkSegment{.secret = "?"}, link.get()).ok());
+  const ReceivedLinkMessage answer = AwaitMessage(link.get());
+  EXPECT_TRUE(std::holds_alternative<LinkGoodbye>(answer.message));
+  EXPECT_FALSE(answer.attached.valid());
+  member.join();
+}
+
+TEST(Formation, ASegmentThatMayShrinkIsRefused) {
+  Group group(2);
+  std::thread member([&] {
+    const absl::Status status = group.Form(0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1's segment"));
+  });
+  const FileDescriptor link = *ConnectLink(group.address(0));
+  ASSERT_TRUE(SendLinkMessage(link.get(), HelloOf(group.Spec(1), 1, 0)).ok());
+  EXPECT_TRUE(std::holds_alternative<LinkSegment>(AwaitMessage(link.get()).message));
+  const FileDescriptor event(::eventfd(0, EFD_CLOEXEC));
+  EXPECT_TRUE(SendLinkMessage(link.get(), LinkSegment{.secret = "s3cret"}, event.get()).ok());
+  member.join();
+}
+
+// F59: members that were told different things.
+TEST(Formation, MembersMustAgreeOnTheSize) {
+  Group group(3);
+  RunRanks(3, [&](int rank) {
+    if (rank == 2) return;
+    GroupSpec spec = group.Spec(rank);
+    if (rank == 1) spec.addresses.pop_back();
+    const absl::Status status = group.Form(spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 1 sees 2 members in data:0 where rank 0 sees 3"));
+  });
+}
+
+// F29
+TEST(Formation, AbortEndsItForEveryMember) {
+  Group group(4);
+  std::atomic<int> ended{0};
+  std::atomic<int64_t> aborted{0};
+  RunRanks(4, [&](int rank) {
+    if (rank == 0) {
+      // Does not come, so the others wait; rank 1 is at work once its link is here.
+      std::vector<LinkInbox::Arrival> arrivals;
+      const auto from_rank_1 = [](const auto& arrival) { return arrival.hello.from == 1; };
+      while (std::none_of(arrivals.begin(), arrivals.end(), from_rank_1)) {
+        for (auto& arrival : group.inbox(0).Take({"job", 5, "data:0", 0})) {
+          arrivals.push_back(std::move(arrival));
+        }
+      }
+      aborted = absl::GetCurrentTimeNanos();
+      group.abort(1).Abort("cancelled");
+      // The links end here, after the others have ended.
+      while (ended.load() < 3) std::this_thread::yield();
+      return;
+    }
+    const absl::Status status = group.Form(rank).status();
+    ended.fetch_add(1);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cancelled"));
+    EXPECT_LT(absl::GetCurrentTimeNanos() - aborted, 500'000'000);
+  });
+}
+
+TEST(Formation, AnAbortBeforehandIsToldToThoseThatComeLater) {
+  Group group(3);
+  group.abort(1).Abort("cancelled before");
+  EXPECT_EQ(group.Form(1).status(), absl::AbortedError("cancelled before"));
+  EXPECT_EQ(group.abort(1).reason(), "cancelled before");
+  for (const int rank : {0, 2}) {
+    const absl::Status status = group.Form(rank).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 aborted: cancelled before"));
+  }
+}
+
+// F19: the refusal says how much was asked.
+TEST(Formation, AnArenaBeyondMemoryIsRefused) {
+  Group group(1);
+  group.options().arena_bytes = int64_t{1} << 55;
+  const absl::Status status = group.Form(0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(int64_t{1} << 55)));
+}
+
+TEST(Formation, AnAddressOfAnotherKindIsAnError) {
+  Group group(2);
+  GroupSpec spec = group.Spec(1);
+  spec.addresses[0] = "tcp:host:1";
+  const absl::Status status = group.Form(spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tcp:host:1"));
+}
+
+// F28: bound before it is advertised, and never the same again.
+TEST(DataListener, AddressesAreNeverReused) {
+  const std::string first = (*DataListener::Bind())->address();
+  const std::string second = (*DataListener::Bind())->address();
+  EXPECT_NE(first, second);
+  EXPECT_THAT(first, testing::StartsWith("unix-abstract:sherd-"));
+  EXPECT_EQ(ConnectLink(first).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SharedMemoryDomain, IsTheSameForEveryProcessHere) {
+  EXPECT_EQ(SharedMemoryDomain(), SharedMemoryDomain());
+  EXPECT_GT(SharedMemoryDomain().size(), 40u);
+}
+
+int64_t EntriesOf(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder),
+                       std::filesystem::directory_iterator());
+}
+int64_t MappedSegments() {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  int64_t count = 0;
+  while (std::getline(maps, line)) count += line.find("sherd-arena") != std::string::npos;
+  return count;
+}
+
+// F36
+TEST(Formation, NothingIsLeftOfAGroup) {
+  const auto form_and_end = [](int round) {
+    Group group(3);
+    RunRanks(3, [&](int rank) {
+      if (round % 5 == 4) {
+        // One that comes to nothing.
+        if (rank == 0) group.abort(0).Abort("no");
+        EXPECT_FALSE(group.Form(rank).ok());
+        return;
+      }
+      auto formed = group.Form(rank);
+      ASSERT_TRUE(formed.ok()) << formed.status();
+      EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+      if (round % 5 == 3) (*formed)->Abort("no");
+    });
+  };
+  form_and_end(0);
+  const int64_t descriptors = EntriesOf("/proc/self/fd");
+  const int64_t threads = EntriesOf("/proc/self/task");
+  for (int round = 0; round < 50; ++round) form_and_end(round);
+  EXPECT_EQ(EntriesOf("/proc/self/fd"), descriptors);
+  EXPECT_EQ(MappedSegments(), 0);
+  // A joined thread's entry goes a moment after the join.
+  const absl::Time patience = absl::Now() + absl::Seconds(5);
+  while (EntriesOf("/proc/self/task") > threads && absl::Now() < patience) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(EntriesOf("/proc/self/task"), threads);
+}
+
+}  // namespace
+}  // namespace sherd

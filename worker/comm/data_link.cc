@@ -1,0 +1,97 @@
+#include "worker/comm/data_link.h"
+
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "worker/comm/formation.h"
+#include "worker/comm/shm_communicator.h"
+
+namespace sherd {
+namespace {
+
+uint64_t NamespaceInode(const char* path) {
+  struct stat entry = {};
+  return ::stat(path, &entry) == 0 ? entry.st_ino : 0;
+}
+
+absl::Status CheckGroup(const GroupSpec& group) {
+  const auto size = static_cast<int64_t>(group.addresses.size());
+  if (group.rank < 0 || group.rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", group.rank, " of ", group.group, " with ", size, " members"));
+  }
+  for (const std::string* text : {&group.job_id, &group.group, &group.secret}) {
+    if (text->size() > kMaxLinkStringBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("job, group or secret of ", group.group,
+                                                     " is longer than ", kMaxLinkStringBytes,
+                                                     " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string SharedMemoryDomain() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  return absl::StrCat(boot_id, ":", NamespaceInode("/proc/self/ns/net"), ":",
+                      NamespaceInode("/proc/self/ns/user"), ":", ::geteuid());
+}
+
+struct FormationAbort::Impl {
+  FileDescriptor event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::atomic<bool> aborted{false};
+  mutable absl::Mutex mutex;
+  std::string reason ABSL_GUARDED_BY(mutex);
+};
+
+FormationAbort::FormationAbort() : impl_(std::make_unique<Impl>()) {
+  SHERD_CHECK(impl_->event.valid());
+}
+
+FormationAbort::~FormationAbort() = default;
+
+void FormationAbort::Abort(absl::string_view reason) {
+  absl::MutexLock lock(&impl_->mutex);
+  if (impl_->aborted.load()) return;
+  impl_->reason = std::string(reason);
+  impl_->aborted.store(true);
+  const uint64_t one = 1;
+  (void)!::write(impl_->event.get(), &one, sizeof(one));
+}
+
+bool FormationAbort::aborted() const { return impl_->aborted.load(); }
+
+std::string FormationAbort::reason() const {
+  absl::MutexLock lock(&impl_->mutex);
+  return impl_->reason;
+}
+
+int FormationAbort::descriptor() const { return impl_->event.get(); }
+
+absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(DataListener& listener,
+                                                                  const GroupSpec& group,
+                                                                  const ShmOptions& options,
+                                                                  FormationAbort* abort) {
+  SHERD_RETURN_IF_ERROR(CheckGroup(group));
+  FileDescriptor own_descriptor;
+  SHERD_ASSIGN_OR_RETURN(SharedSegment own,
+                         SharedSegment::Create(options.arena_bytes, &own_descriptor));
+  Formation formation(listener.inbox(), group, own_descriptor.get(), options, abort);
+  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
+  members[static_cast<size_t>(group.rank)].segment = std::move(own);
+  return std::make_unique<ShmCommunicator>(group.rank, std::move(members),
+                                           options.operation_timeout);
+}
+
+}  // namespace sherd

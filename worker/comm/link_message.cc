@@ -1,0 +1,176 @@
+#include "worker/comm/link_message.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace sherd {
+namespace {
+
+constexpr uint32_t kMagic = 0x44524853;  // "SHRD"
+constexpr uint8_t kVersion = 1;
+enum class Kind : uint8_t { kHello = 1, kSegment = 2, kGoodbye = 3 };
+
+class Writer {
+ public:
+  explicit Writer(Kind kind) {
+    Integer(kMagic);
+    Integer(kVersion);
+    Integer(static_cast<uint8_t>(kind));
+  }
+  template <typename T>
+  void Integer(T value) {
+    for (size_t byte = 0; byte < sizeof(T); ++byte) {
+      out_.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte)));
+    }
+  }
+  void String(const std::string& value) {
+    SHERD_CHECK(value.size() <= kMaxLinkStringBytes);
+    Integer(static_cast<uint16_t>(value.size()));
+    out_ += value;
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// Reads past the end give zeros and leave complete() false.
+class Reader {
+ public:
+  explicit Reader(absl::string_view in) : in_(in) {}
+  template <typename T>
+  T Integer() {
+    uint64_t value = 0;
+    const absl::string_view bytes = Bytes(sizeof(T));
+    for (size_t byte = 0; byte < bytes.size(); ++byte) {
+      value |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[byte])) << (8 * byte);
+    }
+    return static_cast<T>(value);
+  }
+  std::string String() {
+    const size_t length = Integer<uint16_t>();
+    if (length > kMaxLinkStringBytes) short_ = true;
+    return std::string(Bytes(short_ ? 0 : length));
+  }
+  // Everything was there and nothing is left over.
+  bool complete() const { return !short_ && in_.empty(); }
+
+ private:
+  absl::string_view Bytes(size_t length) {
+    if (length > in_.size()) {
+      short_ = true;
+      return "";
+    }
+    const absl::string_view bytes = in_.substr(0, length);
+    in_.remove_prefix(length);
+    return bytes;
+  }
+
+  absl::string_view in_;
+  bool short_ = false;
+};
+
+std::string Encode(const LinkHello& hello) {
+  Writer writer(Kind::kHello);
+  writer.String(hello.job_id);
+  writer.Integer(hello.epoch);
+  writer.String(hello.group);
+  writer.String(hello.secret);
+  writer.Integer(hello.size);
+  writer.Integer(hello.from);
+  writer.Integer(hello.to);
+  return writer.Take();
+}
+
+std::string Encode(const LinkSegment& segment) {
+  Writer writer(Kind::kSegment);
+  writer.String(segment.secret);
+  writer.Integer(segment.arena_bytes);
+  return writer.Take();
+}
+
+std::string Encode(const LinkGoodbye& goodbye) {
+  Writer writer(Kind::kGoodbye);
+  writer.Integer(static_cast<uint8_t>(goodbye.code));
+  writer.Integer(goodbye.lost_peer);
+  writer.String(goodbye.text.substr(0, kMaxLinkStringBytes));
+  return writer.Take();
+}
+
+LinkHello DecodeHello(Reader& reader) {
+  LinkHello hello;
+  hello.job_id = reader.String();
+  hello.epoch = reader.Integer<int64_t>();
+  hello.group = reader.String();
+  hello.secret = reader.String();
+  hello.size = reader.Integer<int32_t>();
+  hello.from = reader.Integer<int32_t>();
+  hello.to = reader.Integer<int32_t>();
+  return hello;
+}
+
+LinkSegment DecodeSegment(Reader& reader) {
+  LinkSegment segment;
+  segment.secret = reader.String();
+  segment.arena_bytes = reader.Integer<int64_t>();
+  return segment;
+}
+
+LinkGoodbye DecodeGoodbye(Reader& reader) {
+  LinkGoodbye goodbye;
+  const uint8_t code = reader.Integer<uint8_t>();
+  goodbye.code = code <= static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)
+                     ? static_cast<absl::StatusCode>(code)
+                     : absl::StatusCode::kUnknown;
+  goodbye.lost_peer = reader.Integer<int32_t>();
+  goodbye.text = reader.String();
+  return goodbye;
+}
+
+}  // namespace
+
+std::string EncodeLinkMessage(const LinkMessage& message) {
+  return std::visit([](const auto& alternative) { return Encode(alternative); }, message);
+}
+
+absl::StatusOr<LinkMessage> DecodeLinkMessage(absl::string_view bytes) {
+  if (bytes.size() > kMaxLinkMessageBytes) {
+    return absl::InvalidArgumentError("a link message that is too long");
+  }
+  Reader reader(bytes);
+  if (reader.Integer<uint32_t>() != kMagic) {
+    return absl::InvalidArgumentError("not a link message");
+  }
+  if (const uint8_t version = reader.Integer<uint8_t>(); version != kVersion) {
+    return absl::InvalidArgumentError("a link message of another version");
+  }
+  LinkMessage message;
+  switch (static_cast<Kind>(reader.Integer<uint8_t>())) {
+    case Kind::kHello:
+      message = DecodeHello(reader);
+      break;
+    case Kind::kSegment:
+      message = DecodeSegment(reader);
+      break;
+    case Kind::kGoodbye:
+      message = DecodeGoodbye(reader);
+      break;
+    default:
+      return absl::InvalidArgumentError("a link message of an unknown kind");
+  }
+  if (!reader.complete()) return absl::InvalidArgumentError("a link message of a wrong length");
+  return message;
+}
+
+bool EqualSecrets(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+}  // namespace sherd

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace sherd {
+
+// What members of a group say to each other over a data link. A link carries one Hello (from the
+// member of the higher rank), a Segment in each direction, and a Goodbye in each direction; an end
+// of the link without Goodbye is the death of the peer's process.
+
+// "I am rank `from` of this group and want rank `to`."
+struct LinkHello {
+  std::string job_id;
+  int64_t epoch = 0;
+  std::string group;
+  std::string secret;
+  int32_t size = 0;
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
+// Comes with the descriptor of the sender's segment.
+struct LinkSegment {
+  std::string secret;
+  int64_t arena_bytes = 0;
+};
+
+// The sender takes no further part. kOk: it left after its last operation; else why its
+// communicator ended, in words that name ranks so that they can be passed on.
+struct LinkGoodbye {
+  absl::StatusCode code = absl::StatusCode::kOk;
+  // The member whose process went away, when that is why; -1 else.
+  int32_t lost_peer = -1;
+  std::string text;
+};
+
+using LinkMessage = std::variant<LinkHello, LinkSegment, LinkGoodbye>;
+
+// Strings of a message; a longer Goodbye text is cut, anything else is a caller's bug.
+inline constexpr size_t kMaxLinkStringBytes = 2048;
+inline constexpr size_t kMaxLinkMessageBytes = 16 << 10;
+
+// Format: magic u32, version u8, kind u8, then the fields in order; integers little-endian, strings
+// preceded by their length as u16.
+std::string EncodeLinkMessage(const LinkMessage& message);
+// kInvalidArgument for anything that EncodeLinkMessage does not make.
+absl::StatusOr<LinkMessage> DecodeLinkMessage(absl::string_view bytes);
+
+// Takes a time that does not depend on where the two differ.
+bool EqualSecrets(absl::string_view a, absl::string_view b);
+
+}  // namespace sherd

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/control_block.h"
+#include "worker/comm/file_descriptor.h"
+
+namespace sherd {
+
+// A mapping of one member's segment: its control block, then its arena. The memory has no name and
+// lives as long as a descriptor or mapping of it, so that nothing outlives the processes.
+class SharedSegment {
+ public:
+  SharedSegment() = default;
+  ~SharedSegment();
+  SharedSegment(SharedSegment&& other) noexcept { swap(other); }
+  SharedSegment& operator=(SharedSegment&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  // Makes and maps a segment with zeroed memory that cannot shrink or grow; `descriptor` is to be
+  // passed to the other members. kResourceExhausted, naming the sizes, when memory does not
+  // suffice.
+  static absl::StatusOr<SharedSegment> Create(int64_t arena_bytes, FileDescriptor* descriptor);
+
+  // Maps the segment of another member; its arena is read-only here. kInvalidArgument when the
+  // descriptor is not such a segment.
+  static absl::StatusOr<SharedSegment> Map(int64_t arena_bytes, const FileDescriptor& descriptor);
+
+  bool mapped() const { return control_ != nullptr; }
+  ControlBlock& control() const { return *control_; }
+  std::byte* arena() const { return arena_; }
+  int64_t arena_bytes() const { return arena_bytes_; }
+
+ private:
+  static absl::StatusOr<SharedSegment> MapBoth(int64_t arena_bytes, int descriptor,
+                                               int arena_protection);
+  void swap(SharedSegment& other) noexcept;
+
+  ControlBlock* control_ = nullptr;
+  std::byte* arena_ = nullptr;
+  int64_t arena_bytes_ = 0;
+};
+
+}  // namespace sherd

@@ -1,0 +1,212 @@
+// What ShmCommunicator's operations do between arrival and done.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "worker/comm/shm_communicator.h"
+#include "worker/comm/tile_tree.h"
+
+namespace sherd {
+namespace {
+
+// Between two looks at whether the communicator has failed.
+constexpr int64_t kCopyBytes = 1 << 20;
+
+// The part of an all-reduce that a rank reduces.
+struct Chunk {
+  int64_t begin, end;
+  int64_t elements() const { return end - begin; }
+};
+Chunk ChunkOf(int rank, int size, int64_t elements) {
+  return {elements / size * rank + elements % size * rank / size,
+          elements / size * (rank + 1) + elements % size * (rank + 1) / size};
+}
+
+}  // namespace
+
+int64_t ShmCommunicator::ArenaOffset(const void* data, int64_t bytes) const {
+  if (bytes == 0) return 0;
+  const int64_t offset = static_cast<const std::byte*>(data) - arena();
+  SHERD_CHECK(offset >= 0 && bytes >= 0 && offset <= arena_bytes() - bytes);
+  return offset;
+}
+
+absl::StatusOr<const std::byte*> ShmCommunicator::PeerData(const OpDescriptor& op, int peer,
+                                                           int64_t bytes) const {
+  const SharedSegment& segment = this->segment(peer);
+  const int64_t offset = segment.control().slots[op.sequence % 2].descriptor.arena_offset;
+  if (offset < 0 || bytes < 0 || offset > segment.arena_bytes() - bytes) {
+    return absl::InternalError(
+        absl::StrCat("rank ", peer, "'s data of ", Describe(op), " lie outside its arena"));
+  }
+  return segment.arena() + offset;
+}
+
+absl::Status ShmCommunicator::CopyFrom(const OpDescriptor& op, int peer, const std::byte* from,
+                                       std::byte* to, int64_t bytes) {
+  for (int64_t done = 0; done < bytes; done += kCopyBytes) {
+    if (queue_.failed()) return queue_.status();
+    std::memcpy(to + done, from + done, static_cast<size_t>(std::min(kCopyBytes, bytes - done)));
+  }
+  CountSent(op, peer, bytes);
+  return absl::OkStatus();
+}
+
+void ShmCommunicator::CountSent(const OpDescriptor& op, int by, int64_t bytes) {
+  if (bytes == 0) return;
+  ControlBlock::Sent& sent = segment(by).control().sent[static_cast<size_t>(op.collective)];
+  // Ordered by the progress words: the source looks after all readers are done.
+  sent.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  sent.messages.fetch_add(1, std::memory_order_relaxed);
+}
+
+Ticket ShmCommunicator::AllGather(const void* shard, void* gathered, int64_t bytes) {
+  const OpDescriptor op{.collective = Collective::kAllGather,
+                        .count = bytes,
+                        .arena_offset = ArenaOffset(shard, bytes)};
+  auto* const out = static_cast<std::byte*>(gathered);
+  return EnqueueOp(op, "", [this, shard, out](const OpDescriptor& op) {
+    std::byte* const own_place = out + rank_ * op.count;
+    if (own_place != shard && op.count > 0) {
+      std::memmove(own_place, shard, static_cast<size_t>(op.count));
+    }
+    return ForEachPeer([&](int peer) -> absl::Status {
+      SHERD_ASSIGN_OR_RETURN(const std::byte* theirs, PeerData(op, peer, op.count));
+      return CopyFrom(op, peer, theirs, out + peer * op.count, op.count);
+    });
+  });
+}
+
+Ticket ShmCommunicator::ReduceScatter(const void* input, int contributors, TreeAccumulator* into) {
+  SHERD_CHECK(contributors >= 0 && contributors <= size());
+  const int64_t slice_bytes = into->elements() * SizeOf(into->dtype());
+  const OpDescriptor op{.collective = Collective::kReduceScatter,
+                        .dtype = into->dtype(),
+                        .count = into->elements(),
+                        .contributors = contributors,
+                        .arena_offset = ArenaOffset(input, size() * slice_bytes)};
+  return EnqueueOp(op, "", [this, input, into, slice_bytes](const OpDescriptor& op) {
+    std::vector<const void*> leaves;
+    for (int rank = 0; rank < op.contributors; ++rank) {
+      const auto* whole = static_cast<const std::byte*>(input);
+      if (rank != rank_) {
+        SHERD_ASSIGN_OR_RETURN(whole, PeerData(op, rank, size() * slice_bytes));
+      }
+      leaves.push_back(whole + rank_ * slice_bytes);
+    }
+    into->Fold(leaves);
+    for (int rank = 0; rank < op.contributors; ++rank) {
+      if (rank != rank_) CountSent(op, rank, slice_bytes);
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Rank r reduces chunk r of everyone's data into its own data, then copies the other chunks from
+// the ranks that reduced them. Both happen in place: chunk r of rank r is read by others only once
+// r has said kReduced; chunk p of rank r is read by p alone, and only before p says kReduced, so
+// that r may write to it after that. Nobody leaves before all have copied (kDone).
+Ticket ShmCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int contributors) {
+  SHERD_CHECK(contributors >= 0 && contributors <= size());
+  const OpDescriptor op{.collective = Collective::kAllReduce,
+                        .dtype = dtype,
+                        .count = elements,
+                        .contributors = contributors,
+                        .arena_offset = ArenaOffset(data, elements * SizeOf(dtype))};
+  auto* const own_data = static_cast<std::byte*>(data);
+  return EnqueueOp(op, "", [this, own_data](const OpDescriptor& op) -> absl::Status {
+    SHERD_RETURN_IF_ERROR(ReduceOwnChunk(op, own_data));
+    Advance(op, Phase::kReduced);
+    return CopyReducedChunks(op, own_data);
+  });
+}
+
+absl::Status ShmCommunicator::ReduceOwnChunk(const OpDescriptor& op, std::byte* data) {
+  const Chunk chunk = ChunkOf(rank_, size(), op.count);
+  const int64_t element_bytes = SizeOf(op.dtype);
+  std::vector<const std::byte*> leaves;
+  for (int rank = 0; rank < op.contributors; ++rank) {
+    leaves.push_back(data);
+    if (rank == rank_) continue;
+    SHERD_ASSIGN_OR_RETURN(leaves.back(), PeerData(op, rank, op.count * element_bytes));
+  }
+  TileTree tree(op.dtype);
+  const int64_t tile_elements = TileTree::kTileBytes / element_bytes;
+  for (int64_t first = chunk.begin; first < chunk.end; first += tile_elements) {
+    if (queue_.failed()) return queue_.status();
+    const int64_t elements = std::min(tile_elements, chunk.end - first);
+    const int64_t offset = first * element_bytes;
+    const auto bytes = static_cast<size_t>(elements * element_bytes);
+    std::byte* const own_tile = data + offset;
+    tree.Begin(elements);
+    for (const std::byte* leaf : leaves) {
+      // The own leaf gives way to the sum, so it may serve as memory of a node.
+      leaf == data ? tree.AddWritable(own_tile) : tree.Add(leaf + offset);
+    }
+    const void* sum = tree.Sum();
+    if (sum == nullptr) {
+      std::memset(own_tile, 0, bytes);
+    } else if (sum != own_tile) {
+      std::memcpy(own_tile, sum, bytes);
+    }
+  }
+  for (int rank = 0; rank < op.contributors; ++rank) {
+    if (rank != rank_) CountSent(op, rank, chunk.elements() * element_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmCommunicator::CopyReducedChunks(const OpDescriptor& op, std::byte* data) {
+  const Deadline deadline(operation_timeout_);
+  return ForEachPeer([&](int peer) -> absl::Status {
+    SHERD_RETURN_IF_ERROR(Await(op, peer, Phase::kReduced, deadline));
+    const int64_t element_bytes = SizeOf(op.dtype);
+    SHERD_ASSIGN_OR_RETURN(const std::byte* theirs, PeerData(op, peer, op.count * element_bytes));
+    const Chunk chunk = ChunkOf(peer, size(), op.count);
+    const int64_t offset = chunk.begin * element_bytes;
+    return CopyFrom(op, peer, theirs + offset, data + offset, chunk.elements() * element_bytes);
+  });
+}
+
+Ticket ShmCommunicator::Broadcast(void* data, int64_t bytes, int root) {
+  SHERD_CHECK(root >= 0 && root < size());
+  const OpDescriptor op{.collective = Collective::kBroadcast,
+                        .count = bytes,
+                        .root = root,
+                        .arena_offset = ArenaOffset(data, bytes)};
+  auto* const own_data = static_cast<std::byte*>(data);
+  return EnqueueOp(op, "", [this, own_data](const OpDescriptor& op) -> absl::Status {
+    if (rank_ == op.root) return absl::OkStatus();
+    SHERD_ASSIGN_OR_RETURN(const std::byte* theirs, PeerData(op, op.root, op.count));
+    return CopyFrom(op, op.root, theirs, own_data, op.count);
+  });
+}
+
+Ticket ShmCommunicator::Barrier() {
+  return EnqueueOp({.collective = Collective::kBarrier}, "", nullptr);
+}
+
+Ticket ShmCommunicator::Exchange(const void* record, void* records, int64_t bytes) {
+  SHERD_CHECK(bytes >= 0 && bytes <= kMaxExchangeBytes);
+  std::string copy(static_cast<const char*>(record), static_cast<size_t>(bytes));
+  auto* const out = static_cast<std::byte*>(records);
+  return EnqueueOp({.collective = Collective::kExchange, .count = bytes}, std::move(copy),
+                   [this, out](const OpDescriptor& op) {
+                     const auto& records_of = [&](int rank) {
+                       return segment(rank).control().records[op.sequence % 2].data();
+                     };
+                     if (op.count > 0) {
+                       std::memcpy(out + rank_ * op.count, records_of(rank_),
+                                   static_cast<size_t>(op.count));
+                     }
+                     return ForEachPeer([&](int peer) {
+                       return CopyFrom(op, peer, records_of(peer), out + peer * op.count, op.count);
+                     });
+                   });
+}
+
+}  // namespace sherd

@@ -1,0 +1,153 @@
+#include "worker/comm/tree_accumulator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/check.h"
+#include "worker/comm/tile_tree.h"
+
+namespace sherd {
+namespace {
+
+bool HasDigit(int64_t leaves, int level) { return ((leaves >> level) & 1) != 0; }
+
+// Calls `tile(first, elements)` for consecutive ranges that cover [0, elements).
+template <typename Tile>
+void ForEachTile(int64_t elements, DType dtype, const Tile& tile) {
+  const int64_t step = TileTree::kTileBytes / SizeOf(dtype);
+  for (int64_t first = 0; first < elements; first += step) {
+    tile(first, std::min(step, elements - first));
+  }
+}
+
+void CopyTile(void* to, const void* from, int64_t bytes) {
+  if (to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+int TreeAccumulator::BufferCount(int64_t max_leaves, int64_t leaves_per_fold) {
+  int most = std::max(1, std::popcount(static_cast<uint64_t>(max_leaves)));
+  for (int64_t leaves = 0; leaves < max_leaves; leaves += leaves_per_fold) {
+    most = std::max(most, std::popcount(static_cast<uint64_t>(leaves)));
+  }
+  return most;
+}
+
+TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
+                                 int64_t max_leaves, int64_t leaves_per_fold)
+    : elements_(elements),
+      dtype_(dtype),
+      max_leaves_(max_leaves),
+      digits_(TileTree::kLevels, kNoBuffer) {
+  SHERD_CHECK(elements >= 0 && leaves_per_fold >= 1);
+  SHERD_CHECK(max_leaves >= 0 && max_leaves < int64_t{1} << TileTree::kLevels);
+  const int count = BufferCount(max_leaves, leaves_per_fold);
+  for (int i = 0; i < count; ++i) {
+    buffers_.emplace_back(meter, i == 0 ? pool : Pool::kAccumulators, elements * SizeOf(dtype));
+  }
+}
+
+void TreeAccumulator::Reset() {
+  leaves_ = 0;
+  finished_ = false;
+  sum_ = nullptr;
+  std::fill(digits_.begin(), digits_.end(), kNoBuffer);
+}
+
+std::byte* TreeAccumulator::Values(int buffer, int64_t first) const {
+  return buffers_[static_cast<size_t>(buffer)].data() + first * SizeOf(dtype_);
+}
+
+// Counting from n to m > n, `top` is the highest digit in which they differ: 0 in n, 1 in m. All
+// lower digits of n are carried into it, then the lower digits of m are made anew. Digit `top`
+// takes over the buffer of the highest carried digit, the oldest leaves', where its sum comes
+// about.
+std::vector<int> TreeAccumulator::AssignBuffers(int64_t leaves, int top) {
+  std::vector<int> assigned = digits_;
+  std::vector<int> available;  // the best for `top` last
+  for (int buffer = 0; buffer < static_cast<int>(buffers_.size()); ++buffer) {
+    const bool taken = std::count(digits_.begin(), digits_.end(), buffer) > 0;
+    if (!taken) available.push_back(buffer);
+  }
+  for (int level = 0; level < top; ++level) {
+    const int buffer = digits_[static_cast<size_t>(level)];
+    if (buffer != kNoBuffer) available.push_back(buffer);
+    assigned[static_cast<size_t>(level)] = kNoBuffer;
+  }
+  for (int level = top; level >= 0; --level) {
+    if (!HasDigit(leaves, level)) continue;
+    SHERD_CHECK(!available.empty());  // broken promise of leaves_per_fold
+    assigned[static_cast<size_t>(level)] = available.back();
+    available.pop_back();
+  }
+  return assigned;
+}
+
+void TreeAccumulator::Fold(absl::Span<const void* const> leaves) {
+  if (leaves.empty()) return;
+  const int64_t before = leaves_;
+  const int64_t after = before + static_cast<int64_t>(leaves.size());
+  SHERD_CHECK(!finished_ && after <= max_leaves_);
+  const int top = std::bit_width(static_cast<uint64_t>(before ^ after)) - 1;
+  const int64_t carried = ((after >> top) << top) - before;  // leaves until digit `top` is 1
+  const std::vector<int> assigned = AssignBuffers(after, top);
+  const bool fresh = (before & ((int64_t{1} << top) - 1)) == 0;  // nothing is carried into it
+
+  TileTree tree(dtype_);
+  ForEachTile(elements_, dtype_, [&](int64_t first, int64_t elements) {
+    const auto leaf = [&](int64_t index) {
+      return static_cast<const std::byte*>(leaves[static_cast<size_t>(index)]) +
+             first * SizeOf(dtype_);
+    };
+    const auto keep = [&](int level) {
+      CopyTile(Values(assigned[static_cast<size_t>(level)], first), tree.digit(level),
+               elements * SizeOf(dtype_));
+      tree.ClearDigit(level);
+    };
+    // Carried digits are summed in their own buffers, so no new digit may be written before `top`
+    // has taken them all in.
+    tree.Begin(elements, fresh ? Values(assigned[static_cast<size_t>(top)], first) : nullptr);
+    for (int level = 0; level < top; ++level) {
+      const int buffer = digits_[static_cast<size_t>(level)];
+      if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
+    }
+    int64_t index = 0;
+    for (; index < carried; ++index) tree.Add(leaf(index));
+    keep(top);
+    for (; index < static_cast<int64_t>(leaves.size()); ++index) tree.Add(leaf(index));
+    for (int level = 0; level < top; ++level) {
+      if (tree.digit(level) != nullptr) keep(level);
+    }
+  });
+  digits_ = assigned;
+  leaves_ = after;
+}
+
+const void* TreeAccumulator::Finish() {
+  if (finished_) return sum_;
+  finished_ = true;
+  int oldest = 0;  // where the sum comes about
+  for (const int buffer : digits_) {
+    if (buffer != kNoBuffer) oldest = buffer;
+  }
+  sum_ = Values(oldest, 0);
+  if (leaves_ == 0) {
+    if (elements_ > 0)
+      std::memset(Values(0, 0), 0, static_cast<size_t>(elements_ * SizeOf(dtype_)));
+    return sum_;
+  }
+  TileTree tree(dtype_);
+  ForEachTile(elements_, dtype_, [&](int64_t first, int64_t elements) {
+    tree.Begin(elements);
+    for (int level = 0; level < TileTree::kLevels; ++level) {
+      const int buffer = digits_[static_cast<size_t>(level)];
+      if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
+    }
+    SHERD_CHECK(tree.Sum() == Values(oldest, first));
+  });
+  return sum_;
+}
+
+}  // namespace sherd
