@@ -68,9 +68,10 @@ absl::Status Formation::FormLinks() {
       }
       SHERD_RETURN_IF_ERROR(rank < group_.rank ? Connect(rank) : Probe(rank));
     }
+    // Before anyone is given the segment, after linking to those that have to hear of it.
+    if (aborted()) return absl::AbortedError(abort_->reason());
     SHERD_RETURN_IF_ERROR(ClaimArrivals());
     if (Complete()) return absl::OkStatus();
-    if (aborted()) return absl::AbortedError(abort_->reason());
     if (deadline_.passed()) return Missing();
     SHERD_RETURN_IF_ERROR(Listen());
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <numeric>
@@ -12,7 +13,7 @@
 namespace sherd {
 namespace {
 
-constexpr int kMaxWorld = 8;
+constexpr std::array kWorlds = {1, 2, 3, 4, 5, 6, 7, 8};
 
 class Conformance : public testing::TestWithParam<CommunicatorKind> {
  protected:
@@ -73,9 +74,9 @@ TEST_P(Conformance, ArenasStartZeroedAndAligned) {
 }
 
 TEST_P(Conformance, AllGatherPutsShardsInRankOrder) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 200'000, [](Communicator& comm) {
-      for (const int64_t bytes : {0, 1, 7, 4096, 100'001}) {
+      for (const int64_t bytes : {0, 1, 7, 40'001}) {
         const auto shards = ValuesOfRanks(comm.size(), DType::kBF16, bytes, bytes);
         const int64_t offset = 64 * comm.rank();  // members need not agree on it
         Put(comm, Slice(shards[static_cast<size_t>(comm.rank())], 0, bytes), offset);
@@ -102,10 +103,10 @@ TEST_P(Conformance, AllGatherWorksInPlace) {
 
 // F12; non-contributors' inputs are never read.
 TEST_P(Conformance, ReduceScatterFoldsContributorsByTheTree) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 1 << 20, [size](Communicator& comm) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const int64_t slice : {0, 1, 3, 1000, 10'001}) {
+        for (const int64_t slice : {0, 1, 3, 4099}) {
           MemoryMeter meter;
           TreeAccumulator tree(meter, Pool::kGrads, slice, dtype, 3 * size);
           std::vector<Values> leaves;
@@ -128,10 +129,10 @@ TEST_P(Conformance, ReduceScatterFoldsContributorsByTheTree) {
 }
 
 TEST_P(Conformance, AllReduceSumsContributorsByTheTreeOnEveryRank) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 1 << 20, [size](Communicator& comm) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const int64_t elements : {0, 1, 7, 1000, 65'537}) {
+        for (const int64_t elements : {0, 1, 7, 20'001}) {
           for (const int contributors : {size, (size + 1) / 2, 0}) {
             const auto inputs = ValuesOfRanks(size, dtype, elements, elements + contributors);
             const int64_t offset = 64 * comm.rank();
@@ -179,10 +180,10 @@ TEST_P(Conformance, ReducesTheWorkedExample) {
 }
 
 TEST_P(Conformance, BroadcastGivesEveryRankTheRootsData) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 1 << 18, [size](Communicator& comm) {
       for (int root = 0; root < size; ++root) {
-        for (const int64_t elements : {0, 1, 33'333}) {
+        for (const int64_t elements : {0, 1, 9'999}) {
           const auto data = ValuesOfRanks(size, DType::kF32, elements, root);
           Put(comm, data[static_cast<size_t>(comm.rank())]);
           ASSERT_TRUE(comm.Wait(comm.Broadcast(comm.arena(), elements * 4, root)).ok());
@@ -194,7 +195,7 @@ TEST_P(Conformance, BroadcastGivesEveryRankTheRootsData) {
 }
 
 TEST_P(Conformance, ExchangeCopiesRecordsWhenEnqueued) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 0, [size](Communicator& comm) {
       for (const int64_t bytes :
            {int64_t{0}, int64_t{1}, int64_t{24}, int64_t{Communicator::kMaxExchangeBytes}}) {
@@ -290,7 +291,7 @@ void ExpectTraffic(const Communicator& comm, Collective op, Traffic expected, in
 }
 
 TEST_P(Conformance, CountsEveryByteThatPeersTake) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 1 << 16, [size](Communicator& comm) {
       const int64_t n = size;
       const int64_t others = n - 1;
@@ -321,7 +322,7 @@ TEST_P(Conformance, CountsEveryByteThatPeersTake) {
 // contributor sends the rest of its own to those that reduce it. A whole reduction sends 2(n−1)·E
 // in all.
 TEST_P(Conformance, CountsAllReduceToTheByte) {
-  for (int size = 1; size <= kMaxWorld; ++size) {
+  for (const int size : kWorlds) {
     InGroup(size, 1 << 16, [size](Communicator& comm) {
       const int64_t n = size;
       const int64_t others = n - 1;

@@ -51,11 +51,12 @@ class Group {
   ShmOptions& options() { return options_; }
   FormationAbort& abort(int rank) { return aborts_[static_cast<size_t>(rank)]; }
   const std::string& address(int rank) const { return spec_.addresses[static_cast<size_t>(rank)]; }
-  LinkInbox& inbox(int rank) { return listeners_[static_cast<size_t>(rank)]->inbox(); }
+  DataListener& listener(int rank) { return *listeners_[static_cast<size_t>(rank)]; }
+  LinkInbox& inbox(int rank) { return listener(rank).inbox(); }
   // The process of a member that went away, as far as others can see.
   void CloseListener(int rank) { listeners_[static_cast<size_t>(rank)].reset(); }
 
-  // All ranks but `without` form the group and end a barrier.
+  // All ranks form the group and end a barrier.
   void ExpectForms(int size) {
     std::vector<std::unique_ptr<Communicator>> members(static_cast<size_t>(size));
     RunRanks(size, [&](int rank) {
@@ -95,15 +96,18 @@ ReceivedLinkMessage AwaitMessage(int link) {
 TEST(Formation, AnyMemberMayComeFirst) {
   for (int first = 0; first < 3; ++first) {
     Group group(3);
-    std::thread early([&] { EXPECT_TRUE(group.Form(first).ok()); });
+    const auto form = [&](int rank) {
+      auto formed = group.Form(rank);
+      ASSERT_TRUE(formed.ok()) << formed.status();
+      EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+    };
+    std::thread early([&] { form(first); });
     // The early member is at work when its links have come to those that are not.
     for (int rank = 0; rank < first; ++rank) {
       while (group.inbox(rank).empty()) std::this_thread::yield();
     }
     RunRanks(3, [&](int rank) {
-      if (rank != first) {
-        EXPECT_TRUE(group.Form(rank).ok());
-      }
+      if (rank != first) form(rank);
     });
     early.join();
   }
@@ -194,19 +198,21 @@ TEST(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
 
 TEST(Formation, ALaterEpochWaitsForItsFormation) {
   Group group(2);
-  GroupSpec later = group.Spec(1);
-  later.epoch = 6;
-  std::thread early([&] { EXPECT_TRUE(group.Form(later).ok()); });
+  const auto form = [&](DataListener& listener, int rank, int64_t epoch) {
+    GroupSpec spec = group.Spec(rank);
+    spec.epoch = epoch;
+    auto formed = FormShmCommunicator(listener, spec, group.options(), nullptr);
+    ASSERT_TRUE(formed.ok()) << formed.status();
+    EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+  };
+  std::thread early([&] { form(group.listener(1), 1, 6); });
   while (group.inbox(0).empty()) std::this_thread::yield();
-  // Rank 1's own link of epoch 5 would be stale to its inbox by now; another member plays it.
+  // Another process plays rank 1 of the epoch before.
   auto listener = *DataListener::Bind();
-  std::thread other([&] {
-    EXPECT_TRUE(FormShmCommunicator(*listener, group.Spec(1), group.options(), nullptr).ok());
-  });
-  EXPECT_TRUE(group.Form(0).ok());
+  std::thread other([&] { form(*listener, 1, 5); });
+  form(group.listener(0), 0, 5);
   other.join();
-  later.rank = 0;
-  EXPECT_TRUE(group.Form(later).ok());
+  form(group.listener(0), 0, 6);
   early.join();
 }
 
@@ -425,16 +431,17 @@ TEST(Formation, NothingIsLeftOfAGroup) {
   const auto form_and_end = [](int round) {
     Group group(3);
     RunRanks(3, [&](int rank) {
-      if (round % 5 == 4) {
-        // One that comes to nothing.
-        if (rank == 0) group.abort(0).Abort("no");
-        EXPECT_FALSE(group.Form(rank).ok());
-        return;
-      }
+      if (round % 5 == 4 && rank == 0) group.abort(0).Abort("not this one");
       auto formed = group.Form(rank);
-      ASSERT_TRUE(formed.ok()) << formed.status();
-      EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
-      if (round % 5 == 3) (*formed)->Abort("no");
+      EXPECT_EQ(formed.ok(), round % 5 != 4);
+      if (!formed.ok()) return;
+      const absl::Status status = (*formed)->Wait((*formed)->Barrier());
+      // The first to get here ends it for the others.
+      if (round % 5 == 3) {
+        (*formed)->Abort("that is enough");
+      } else {
+        EXPECT_TRUE(status.ok()) << status;
+      }
     });
   };
   form_and_end(0);

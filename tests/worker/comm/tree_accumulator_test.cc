@@ -125,14 +125,15 @@ TEST(TreeAccumulator, HoldsExactlyThePredictedBytes) {
     const int64_t count = per_fold * rounds - per_fold / 2;
     const std::vector<Values> leaves = RandomLeaves(random, DType::kF32, 64, count);
     MemoryMeter meter;
-    TreeAccumulator tree(meter, Pool::kAccumulators, 64, DType::kF32, count, per_fold);
-    const int64_t predicted = TreeAccumulator::BufferCount(count, per_fold) * 64 * 4;
+    TreeAccumulator tree(meter, Pool::kGrads, 64, DType::kF32, count, per_fold);
+    const int64_t predicted = (TreeAccumulator::BufferCount(count, per_fold) - 1) * 64 * 4;
     EXPECT_EQ(meter.current(Pool::kAccumulators), predicted);
+    EXPECT_EQ(meter.current(Pool::kGrads), 64 * 4);
     for (int64_t begin = 0; begin < count; begin += per_fold) {
       Fold(tree, leaves, begin, std::min(count, begin + per_fold));
     }
     EXPECT_EQ(BytesOf(tree.Finish(), 64 * 4), ReferenceTree(DType::kF32, 64).Sum(leaves));
-    EXPECT_EQ(meter.peak(Pool::kAccumulators), predicted);
+    EXPECT_EQ(meter.peak_total(), predicted + 64 * 4);
   }
 }
 
