@@ -34,9 +34,8 @@ void GeluGradient(const float* dy, const float* x, float* dx, int64_t elements) 
   const FloatTag d;
   const FloatV one = hn::Set(d, 1.0f);
   ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
-    // Beyond ±10 the derivative is 0 or 1 within 1e-34, and e would overflow. A NaN passes, being
-    // the second operand.
-    const FloatV value = hn::Max(hn::Set(d, -10.0f), hn::Min(hn::Set(d, 10.0f), access.Get(x + i)));
+    // Beyond ±10 the derivative is 0 or 1 within 1e-34, and e would overflow.
+    const FloatV value = Limited(access.Get(x + i), -10.0f, 10.0f);
     const FloatV squared = hn::Mul(value, value);
     const FloatV falling = Exp(hn::Neg(TwiceU(value, squared)));
     const FloatV gate = hn::Div(one, hn::Add(one, falling));

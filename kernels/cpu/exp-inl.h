@@ -23,8 +23,7 @@ HWY_INLINE FloatV PowerOfTwo(hn::Vec<Int32Tag> n) {
 HWY_INLINE FloatV Exp(FloatV x) {
   const FloatTag d;
   const Int32Tag di;
-  // The constant comes first: x86 min and max return the second operand when one is a NaN.
-  x = hn::Max(hn::Set(d, -105.0f), hn::Min(hn::Set(d, 89.0f), x));
+  x = Limited(x, -105.0f, 89.0f);
   // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
   const FloatV magic = hn::Set(d, 12582912.0f);
   const FloatV shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);

@@ -90,6 +90,14 @@ HWY_INLINE void ForVectors(int64_t elements, const Body& body) {
   if (i < elements) body(PartOfVector{elements - i}, i);
 }
 
+// x limited to [low, high]; a NaN stays a NaN, which Min and Max promise nowhere.
+HWY_INLINE FloatV Limited(FloatV x, float low, float high) {
+  const FloatV low_v = hn::Set(FloatTag(), low);
+  const FloatV high_v = hn::Set(FloatTag(), high);
+  x = hn::IfThenElse(hn::Lt(x, low_v), low_v, x);
+  return hn::IfThenElse(hn::Gt(x, high_v), high_v, x);
+}
+
 HWY_INLINE float SumLanes(FloatV value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
 HWY_INLINE float MaxLanes(FloatV value) { return hn::GetLane(hn::MaxOfLanes(FloatTag(), value)); }
 

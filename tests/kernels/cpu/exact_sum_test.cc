@@ -58,6 +58,31 @@ TEST(AddSquares, IsExactForAnyFloats) {
   }
 }
 
+// What is far below a block's largest square takes other paths than what is near.
+TEST(AddSquares, IsExactWhateverTheSpread) {
+  const auto ops = MakeCpuOps(1);
+  const float odd = std::nextafter(1.0f, 2.0f);
+  for (const float largest : {1.0f, 3e38f, 1e-30f, 1e-41f}) {
+    for (int spread = 0; spread <= 149; ++spread) {
+      Floats values(70, std::ldexp(odd * largest, -spread));
+      values[33] = largest;
+      values[0] = values[69] = -std::ldexp(largest, -spread / 2) * odd;
+      ASSERT_EQ(SquaresOf(*ops, values).limbs, BitByBit(values).limbs) << largest << " " << spread;
+    }
+  }
+  // Whole blocks with all the squares at their limit, and most of a second part.
+  for (const float value : {odd, std::nextafter(2.0f, 0.0f), 1.5f}) {
+    Floats values(2048 + 5, value);
+    EXPECT_EQ(SquaresOf(*ops, values).limbs, BitByBit(values).limbs);
+    for (size_t i = 1; i < values.size(); ++i) values[i] *= 0x1p-21f;
+    EXPECT_EQ(SquaresOf(*ops, values).limbs, BitByBit(values).limbs);
+    for (size_t i = 1; i < values.size(); ++i) values[i] *= 0x1p-22f;
+    EXPECT_EQ(SquaresOf(*ops, values).limbs, BitByBit(values).limbs);
+  }
+  const Floats normal = Draw(5).Normal(20'001, 1e-3f);
+  EXPECT_EQ(SquaresOf(*ops, normal).limbs, BitByBit(normal).limbs);
+}
+
 TEST(AddSquares, IsExactAcrossManyBlocksAndFullBins) {
   const auto ops = MakeCpuOps(2);
   // The largest significand in every place fills a bin to its limit.
