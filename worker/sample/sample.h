@@ -10,9 +10,9 @@ namespace sherd {
 
 struct SampleOptions {
   // The directory of weights that a job left.
-  std::string weights;
+  std::string weights{};
   // Printed first. Empty: generation starts as if after a line's end.
-  std::string prompt;
+  std::string prompt{};
   // To generate.
   int64_t tokens = 256;
   // 0: always the likeliest token.

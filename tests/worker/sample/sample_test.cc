@@ -1,0 +1,135 @@
+#include "worker/sample/sample.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/worker/temporary_directory.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/model/init.h"
+#include "worker/sample/token_sampler.h"
+
+namespace sherd {
+namespace {
+
+using testing::HasSubstr;
+
+class SampleTest : public testing::Test {
+ protected:
+  SampleTest() {
+    shape_.layers = 1;
+    shape_.hidden = 8;
+    shape_.heads = shape_.kv_heads = 2;
+    shape_.ffn = 16;
+    shape_.vocab = 256;
+    shape_.context = 8;
+    SaveWeights("bytes");
+  }
+
+  void SaveWeights(const std::string& tokenizer) {
+    const Inventory inventory = BuildInventory(shape_);
+    std::vector<std::vector<float>> values;
+    std::vector<TensorRange> ranges;
+    for (const Unit& unit : inventory.units) {
+      for (const Parameter& parameter : unit.parameters) {
+        std::vector<float>& tensor = values.emplace_back(parameter.elements);
+        InitializeRange(parameter, 1, 0, parameter.elements, tensor.data());
+        ranges.push_back({parameter.name, parameter.shape, 0, parameter.elements, tensor.data()});
+      }
+    }
+    const auto files = MakePosixFileSystem();
+    ASSERT_TRUE(PrepareStaging(*files, directory_, 1).ok());
+    const auto shard = WriteShard(*files, StagingDirectory(directory_, 1), 0, 1, ranges);
+    ASSERT_TRUE(shard.ok());
+    ASSERT_TRUE(PublishCheckpoint(*files, directory_, {"job", 1, 1, shape_, tokenizer},
+                                  WeightsOf(inventory), {*shard})
+                    .ok());
+  }
+
+  std::string Sample(const SampleOptions& changes) {
+    SampleOptions options = changes;
+    if (options.weights.empty()) options.weights = directory_;
+    std::ostringstream out;
+    status_ = RunSample(options, out);
+    return out.str();
+  }
+
+  ModelShape shape_;
+  const TemporaryDirectory root_;
+  const std::string directory_ = root_ / "weights";
+  absl::Status status_;
+};
+
+TEST_F(SampleTest, StartsWithThePromptAndRunsPastTheContext) {
+  const std::string text = Sample({.prompt = "once upon", .tokens = 30});
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(text.size(), 39u);
+  EXPECT_EQ(text.substr(0, 9), "once upon");
+  // An untrained model draws any byte: what comes is printed as it is.
+  EXPECT_TRUE(std::any_of(text.begin(), text.end(), [](char c) { return c < 0; }));
+}
+
+TEST_F(SampleTest, TheSeedDecidesTheText) {
+  const std::string text = Sample({.tokens = 20, .seed = 1});
+  EXPECT_EQ(text, Sample({.tokens = 20, .seed = 1, .threads = 2}));
+  EXPECT_NE(text, Sample({.tokens = 20, .seed = 2}));
+}
+
+TEST_F(SampleTest, ColdSamplesAreTheLikeliestWhateverTheSeed) {
+  const std::string text = Sample({.tokens = 20, .temperature = 0, .seed = 1});
+  EXPECT_EQ(text, Sample({.tokens = 20, .temperature = 0, .seed = 2}));
+  EXPECT_EQ(text, Sample({.tokens = 20, .temperature = 1, .top_k = 1, .seed = 3}));
+}
+
+TEST_F(SampleTest, SaysWhatIsWrong) {
+  Sample({.temperature = -1});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("temperature"));
+  Sample({.temperature = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_TRUE(absl::IsInvalidArgument(status_));
+  Sample({.weights = root_ / "nowhere"});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr(root_ / "nowhere"));
+  const std::string shard = directory_ + "/shard-00001-of-00001.safetensors";
+  root_.Write("weights/shard-00001-of-00001.safetensors", ReadFile(shard) + "x");
+  Sample({});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr(shard));
+  SaveWeights("/some/tokenizer.json");
+  Sample({});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr(directory_));
+}
+
+TEST(TokenSampler, DrawsInProportionToTheSoftmax) {
+  const std::vector<float> logits = {std::log(1.0f), std::log(5.0f), std::log(2.0f),
+                                     -std::numeric_limits<float>::infinity()};
+  TokenSampler sampler(1.0, 0, 7);
+  std::vector<int> counts(4);
+  for (int i = 0; i < 8000; ++i) ++counts[static_cast<size_t>(sampler.Draw(logits))];
+  // Five standard deviations of a binomial are at most 5·√(8000/4) = 224.
+  EXPECT_NEAR(counts[0], 1000, 224);
+  EXPECT_NEAR(counts[1], 5000, 224);
+  EXPECT_NEAR(counts[2], 2000, 224);
+  EXPECT_EQ(counts[3], 0);
+}
+
+TEST(TokenSampler, TopKLeavesOutTheRest) {
+  const std::vector<float> logits = {0, 1, 1, 0.5};
+  TokenSampler sampler(10.0, 2, 7);
+  std::set<int64_t> drawn;
+  for (int i = 0; i < 200; ++i) drawn.insert(sampler.Draw(logits));
+  EXPECT_EQ(drawn, (std::set<int64_t>{1, 2}));
+}
+
+TEST(TokenSampler, SurvivesLogitsThatAreNoNumbers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  TokenSampler sampler(1.0, 0, 7);
+  EXPECT_EQ(sampler.Draw(std::vector<float>{nan, 1.0f, nan}), 1);
+  EXPECT_EQ(sampler.Draw(std::vector<float>{nan, nan}), 0);
+}
+
+}  // namespace
+}  // namespace sherd

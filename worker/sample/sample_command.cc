@@ -1,0 +1,40 @@
+#include "worker/sample/sample_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "worker/sample/sample.h"
+
+namespace sherd {
+
+int SampleMain(int argc, char** argv) {
+  constexpr int kUsage = 2;
+  SampleOptions options;
+  options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  CLI::App app("Generates text from the weights that a job left.", "sherd sample");
+  app.add_option("weights", options.weights, "The directory of the weights")->required();
+  app.add_option("--prompt", options.prompt, "What the text starts with");
+  app.add_option("--tokens", options.tokens, "How many tokens to generate")->capture_default_str();
+  app.add_option("--temperature", options.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--top-k", options.top_k, "Draw among the likeliest K only; 0: all")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Another seed, another text")->capture_default_str();
+  app.add_option("--threads", options.threads, "Compute threads")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  const absl::Status status = RunSample(options, std::cout);
+  if (status.ok()) {
+    std::cout << std::endl;
+    return 0;
+  }
+  std::cerr << "sherd sample: " << status.message() << std::endl;
+  return absl::IsInvalidArgument(status) ? kUsage : 1;
+}
+
+}  // namespace sherd
