@@ -10,7 +10,7 @@
 
 namespace sherd {
 
-// Keys keep the order in which they are documented (docs/json.md).
+// Keys keep the order in which they are documented (docs/command-line.md).
 using Json = nlohmann::ordered_json;
 
 // One event of a job's feed: {"event":"step","step":1,…}.
