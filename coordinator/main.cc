@@ -12,7 +12,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -157,6 +157,8 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   SetLogProgram("coordinator");
+  // Errors are told once, in a sentence of ours; who debugs gRPC sets the variable.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   StopSignals signals;
   if (flags.exit_with_parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);

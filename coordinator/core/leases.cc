@@ -1,7 +1,5 @@
 #include "coordinator/core/leases.h"
 
-#include <algorithm>
-
 namespace sherd {
 
 void Leases::Renew(const WorkerId& worker, absl::Time now, absl::Duration ttl) {
@@ -25,12 +23,6 @@ std::vector<WorkerId> Leases::Expire(absl::Time now) {
 
 void Leases::Postpone(absl::Duration pause) {
   for (auto& [worker, end] : ends_) end += pause;
-}
-
-absl::Time Leases::NextExpiry() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const auto& [worker, end] : ends_) next = std::min(next, end);
-  return next;
 }
 
 }  // namespace sherd

@@ -17,8 +17,6 @@ class Leases {
   std::vector<WorkerId> Expire(absl::Time now);
   // Moves every end: for a time in which nobody could have renewed.
   void Postpone(absl::Duration pause);
-  // kInfiniteFuture when there is no lease.
-  absl::Time NextExpiry() const;
 
  private:
   std::map<WorkerId, absl::Time> ends_;

@@ -117,14 +117,24 @@ void OnWorkerLost(Transition& transition, const v1::WorkerLost& event) {
   LoseWorker(transition, *worker, event.cause(), event.step());
 }
 
+bool All(const JobRecord& job, bool (*holds)(RankPhase)) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(),
+                     [holds](const RankState& rank) { return holds(rank.phase); });
+}
+
+// A rank that has finished was ready, also if its reports arrive in one go.
+void RunWhenFormed(Transition& transition, JobRecord& job) {
+  if (job.state != v1::JOB_STATE_FORMING || job.aborted) return;
+  const bool formed = All(job, [](RankPhase phase) {
+    return phase == RankPhase::kRunning || phase == RankPhase::kFinished;
+  });
+  if (formed) transition.Enter(job, v1::JOB_STATE_RUNNING, "");
+}
+
 void OnRankReady(Transition& transition, JobRecord& job, RankState& rank) {
   if (rank.phase != RankPhase::kForming) return;
   rank.phase = RankPhase::kRunning;
-  if (job.state != v1::JOB_STATE_FORMING || job.aborted) return;
-  const bool all = std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& other) {
-    return other.phase == RankPhase::kRunning || other.phase == RankPhase::kFinished;
-  });
-  if (all) transition.Enter(job, v1::JOB_STATE_RUNNING, "");
+  RunWhenFormed(transition, job);
 }
 
 void OnRankFinished(Transition& transition, JobRecord& job, RankState& rank,
@@ -132,9 +142,8 @@ void OnRankFinished(Transition& transition, JobRecord& job, RankState& rank,
   rank.phase = RankPhase::kFinished;
   if (!HoldsWorkers(job.state)) return;
   if (!event.weights_path().empty()) job.weights_path = event.weights_path();
-  const bool all = std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& other) {
-    return other.phase == RankPhase::kFinished;
-  });
+  RunWhenFormed(transition, job);
+  const bool all = All(job, [](RankPhase phase) { return phase == RankPhase::kFinished; });
   if (all) transition.End(job, v1::JOB_STATE_SUCCEEDED, "");
 }
 

@@ -1,0 +1,283 @@
+// Workers as the coordinator hears them: streams, leases, reports, restarts.
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/controller_fixture.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using Link = std::shared_ptr<RecordingLink>;
+
+class FleetTest : public ControllerTest {
+ protected:
+  // Two workers, and a job on both that runs.
+  void SetUp() override {
+    first_ = Connect("w0");
+    second_ = Connect("w1");
+    job_ = Submit("request", 2);
+    Report(first_, 1, ReadyReport(job_, 0));
+    Report(second_, 1, ReadyReport(job_, 1));
+    ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  }
+
+  // Heartbeats of both until `duration` has passed.
+  void Live(absl::Duration duration, const std::vector<Link>& links) {
+    for (absl::Duration passed; passed < duration; passed += absl::Milliseconds(300)) {
+      Advance(absl::Milliseconds(300));
+      for (const Link& link : links) Heartbeat(link);
+    }
+  }
+
+  v1::Hello HelloWithRank(const std::string& worker, int rank) {
+    v1::Hello hello = HelloOf(worker, 1);
+    hello.set_job_id(job_.value());
+    hello.set_epoch(1);
+    hello.set_rank(rank);
+    return hello;
+  }
+
+  Link first_;
+  Link second_;
+  JobId job_;
+};
+
+TEST_F(FleetTest, WelcomesAssignsAndAcknowledges) {
+  EXPECT_THAT(second_->Kinds(), ElementsAre("welcome", "assign", "ack 1"));
+  EXPECT_EQ(second_->sent[0].welcome().heartbeat_interval_ms(), 300);
+  EXPECT_EQ(second_->sent[1].assign().rank(), 1);
+  EXPECT_EQ(second_->sent[1].assign().secret(), std::string(32, 's'));
+}
+
+TEST_F(FleetTest, AFrozenWorkerIsLostWhenItsLeaseLapses) {
+  Live(absl::Seconds(10), {first_, second_});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Milliseconds(2900), {first_});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Milliseconds(600), {first_});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("rank 1 on worker w1"), HasSubstr("lease lapsed")));
+  EXPECT_EQ(first_->Kinds().back(), "abort");
+  EXPECT_EQ(second_->closed->code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(FleetTest, NoLeaseEndsForTheCoordinatorsOwnPause) {
+  Freeze(absl::Seconds(60));
+  Live(absl::Seconds(2), {first_, second_});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(FleetTest, AStreamThatIsResumedInTimeChangesNothing) {  // F30
+  Disconnect(second_);
+  Advance(absl::Milliseconds(200));
+  const Link again = Connect(HelloWithRank("w1", 1));
+  Live(absl::Seconds(1), {first_, again});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(again->Kinds(), ElementsAre("welcome"));
+  // Reports up to here need not be sent again.
+  EXPECT_EQ(again->sent[0].acknowledged(), 1u);
+}
+
+TEST_F(FleetTest, AStreamThatIsNotResumedIsADeath) {  // F21
+  Disconnect(second_);
+  Advance(absl::Milliseconds(249));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(2));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("not resumed within 250ms"));
+}
+
+TEST_F(FleetTest, ASecondBreakStartsANewWindow) {
+  Disconnect(second_);
+  Advance(absl::Milliseconds(200));
+  const Link again = Connect(HelloWithRank("w1", 1));
+  Disconnect(again);
+  Advance(absl::Milliseconds(200));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(60));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+}
+
+TEST_F(FleetTest, TheSupervisorsReportIsTheReasonWhenItComesFirst) {  // F21, F54
+  Report(first_, 2, StepReportOf(job_, 0, 17, 2.5));
+  Disconnect(second_);
+  Advance(absl::Milliseconds(20));
+  ReportExit("w1", 1, SIGKILL);
+  EXPECT_EQ(Job(job_).reason,
+            "rank 1 on worker w1 was lost after step 17: killed by signal 9 (SIGKILL)");
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("SIGKILL"));
+}
+
+TEST_F(FleetTest, AnExitOfAnotherLifeIsIgnored) {
+  ReportExit("w1", 99, SIGKILL);
+  ReportExit("stranger", 1, SIGKILL);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(FleetTest, ASuspicionWaitsForTheExitSignal) {  // F21, F22
+  Report(first_, 2, FailedReport(job_, 0, "peer 1 closed its link", 1));
+  EXPECT_EQ(first_->Kinds().back(), "ack 2");
+  EXPECT_THAT(first_->Kinds(), testing::Contains("abort"));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(30));
+  ReportExit("w1", 1, SIGSEGV);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("signal 11 (SIGSEGV)"));
+}
+
+TEST_F(FleetTest, ASuspicionEndsAfterHalfASecond) {
+  Report(first_, 2, FailedReport(job_, 0, "peer 1 closed its link", 1));
+  Advance(absl::Milliseconds(499));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(2));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("peer 1 closed its link"));
+}
+
+TEST_F(FleetTest, AWorkerThatNeverReleasesIsGivenUpAndAskedToEnd) {  // F33
+  Report(first_, 2, FailedReport(job_, 0, "no memory", -1));
+  Report(first_, 3, ReleasedReport(job_, 0));
+  Live(absl::Seconds(11), {first_, second_});
+  EXPECT_FALSE(Worker("w1").alive);
+  EXPECT_THAT(second_->Kinds(), testing::Contains("shutdown"));
+  EXPECT_TRUE(second_->closed);
+  EXPECT_TRUE(Worker("w0").alive);
+  EXPECT_FALSE(Worker("w0").seat);
+}
+
+TEST_F(FleetTest, AReportSentAgainTakesEffectOnce) {
+  Report(first_, 2, StepReportOf(job_, 0, 1, 3.5));
+  const size_t entries = Feed(job_).size();
+  Report(first_, 2, StepReportOf(job_, 0, 1, 3.5));
+  EXPECT_THAT(Feed(job_), SizeIs(entries));
+  EXPECT_EQ(first_->Kinds().back(), "ack 2");
+}
+
+TEST_F(FleetTest, OnlyRankZerosStepsArePublished) {
+  const size_t entries = Feed(job_).size();
+  Report(second_, 2, StepReportOf(job_, 1, 1, 3.5));
+  EXPECT_THAT(Feed(job_), SizeIs(entries));
+  Report(first_, 2, StepReportOf(job_, 0, 1, 3.25));
+  ASSERT_THAT(Feed(job_), SizeIs(entries + 1));
+  EXPECT_EQ(Feed(job_).back().step().loss(), 3.25);
+  EXPECT_EQ(Feed(job_).back().sequence(), static_cast<int64_t>(entries + 1));
+}
+
+TEST_F(FleetTest, ReportsOfAnotherEpochOrRankAreNotPublished) {
+  const size_t entries = Feed(job_).size();
+  v1::RankReport stale = StepReportOf(job_, 0, 1, 3.5);
+  stale.set_epoch(2);
+  Report(first_, 2, stale);
+  Report(second_, 2, StepReportOf(job_, 0, 1, 3.5));
+  v1::RankReport wild = StepReportOf(job_, 7, 1, 3.5);
+  Report(first_, 3, wild);
+  EXPECT_THAT(Feed(job_), SizeIs(entries));
+}
+
+TEST_F(FleetTest, ANewerProcessIsWelcomeAndTheOldOneIsNot) {  // F24
+  const Link newer = Connect("w1", 2);
+  EXPECT_EQ(newer->Kinds().front(), "welcome");
+  EXPECT_EQ(second_->closed->code(), absl::StatusCode::kAlreadyExists);
+  const Link old = Connect("w1", 1);
+  EXPECT_EQ(old->closed->code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(old->sent, IsEmpty());
+}
+
+TEST_F(FleetTest, AHelloWithoutNameOrIncarnationIsRefused) {  // F55
+  EXPECT_EQ(Connect("", 1)->closed->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Connect("x", 0)->closed->code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FleetTest, AnAssignThatABrokenStreamLostIsSentAgain) {
+  const Link third = Connect("w2");
+  Disconnect(third);
+  const JobId next = Submit("next", 1);
+  EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
+  const Link again = Connect("w2");
+  EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "assign"));
+}
+
+TEST_F(FleetTest, AnAbortThatABrokenStreamLostIsSentAgain) {
+  Disconnect(second_);
+  Report(first_, 2, FailedReport(job_, 0, "no memory", -1));
+  const Link again = Connect(HelloWithRank("w1", 1));
+  EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "abort"));
+}
+
+TEST_F(FleetTest, ARestartedCoordinatorKeepsRanksOfWorkersThatComeBack) {  // F31
+  Report(first_, 2, StepReportOf(job_, 0, 5, 2.75));
+  const std::string before = Describe(controller_->state());
+  Restart();
+  EXPECT_EQ(Describe(controller_->state()), before);
+  Advance(absl::Milliseconds(2500));
+  const Link first = Connect(HelloWithRank("w0", 0));
+  const Link second = Connect(HelloWithRank("w1", 1));
+  EXPECT_EQ(first->sent[0].acknowledged(), 2u);
+  Live(absl::Seconds(5), {first, second});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Job(job_).epoch, Epoch(1));
+  // What was sent twice because its acknowledgement was lost still counts once.
+  const size_t entries = Feed(job_).size();
+  Report(first, 2, StepReportOf(job_, 0, 5, 2.75));
+  EXPECT_THAT(Feed(job_), SizeIs(entries));
+}
+
+TEST_F(FleetTest, AfterARestartAFullLeaseMustPassBeforeAWorkerIsMissed) {
+  Restart();
+  Advance(absl::Milliseconds(2900));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  const Link first = Connect(HelloWithRank("w0", 0));
+  Live(absl::Milliseconds(600), {first});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1"));
+}
+
+TEST_F(FleetTest, ARestartDuringASuspicionEndsIt) {
+  Report(first_, 2, FailedReport(job_, 0, "peer 1 closed its link", 1));
+  Restart();
+  Advance(absl::Milliseconds(600));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+}
+
+TEST_F(FleetTest, AThawedWorkerIsToldToLeaveAndThenIsIdle) {  // F24
+  Live(absl::Seconds(4), {first_});
+  ASSERT_FALSE(Worker("w1").alive);
+  const Link thawed = Connect(HelloWithRank("w1", 1));
+  EXPECT_THAT(thawed->Kinds(), ElementsAre("welcome", "abort"));
+  Report(thawed, 2, ReleasedReport(job_, 1));
+  EXPECT_TRUE(Worker("w1").alive);
+  EXPECT_FALSE(Worker("w1").seat);
+}
+
+TEST_F(FleetTest, AJobsOwnFailureDetectionGoesBeforeTheCoordinators) {  // F38
+  const Link third = Connect("w2");
+  v1::SubmitRequest request = RequestOf("patient", 1);
+  request.mutable_spec()->mutable_elastic()->set_failure_detection_ms(9000);
+  controller_->jobs().Submit(request, [](absl::StatusOr<v1::SubmitResponse>) {});
+  EndTurn();
+  v1::SessionRequest answer;
+  answer.mutable_inspection()->set_request_id(first_->sent.back().inspect_data().request_id());
+  controller_->fleet().Receive(first_.get(), answer);
+  EndTurn();
+  ASSERT_TRUE(Worker("w2").seat);
+  Heartbeat(third);
+  Live(absl::Seconds(8), {first_, second_});
+  EXPECT_TRUE(Worker("w2").alive);
+  Live(absl::Seconds(2), {first_, second_});
+  EXPECT_FALSE(Worker("w2").alive);
+}
+
+}  // namespace
+}  // namespace sherd

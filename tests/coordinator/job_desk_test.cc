@@ -1,0 +1,267 @@
+// Users' requests: submissions with a look at the files, cancel, lists, feeds.
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "prometheus/text_serializer.h"
+#include "tests/coordinator/controller_fixture.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class JobDeskTest : public ControllerTest {
+ protected:
+  using Answer = std::optional<absl::StatusOr<v1::SubmitResponse>>;
+
+  std::shared_ptr<Answer> SubmitLater(const std::string& request_id) {
+    auto answer = std::make_shared<Answer>();
+    controller_->jobs().Submit(
+        RequestOf(request_id, 1),
+        [answer](absl::StatusOr<v1::SubmitResponse> response) { *answer = std::move(response); });
+    return answer;
+  }
+
+  void Inspected(const std::shared_ptr<RecordingLink>& link, uint64_t number,
+                 const std::string& error) {
+    v1::SessionRequest request;
+    request.mutable_inspection()->set_request_id(number);
+    request.mutable_inspection()->set_error(error);
+    controller_->fleet().Receive(link.get(), request);
+    EndTurn();
+  }
+
+  absl::StatusOr<v1::CancelResponse> Cancel(const JobId& id) {
+    absl::StatusOr<v1::CancelResponse> answer = absl::UnknownError("no answer");
+    controller_->jobs().Cancel(
+        id, [&](absl::StatusOr<v1::CancelResponse> response) { answer = std::move(response); });
+    EndTurn();
+    return answer;
+  }
+
+  // What a reader that waits gets, once it gets something.
+  std::shared_ptr<std::optional<FeedChunk>> Read(const JobId& id, int64_t after) {
+    auto chunk = std::make_shared<std::optional<FeedChunk>>();
+    controller_->jobs().ReadFeed(id, after, 3, absl::Milliseconds(250),
+                                 [chunk](absl::StatusOr<FeedChunk> answer) {
+                                   ASSERT_TRUE(answer.ok()) << answer.status();
+                                   *chunk = *std::move(answer);
+                                 });
+    EndTurn();
+    return chunk;
+  }
+};
+
+TEST_F(JobDeskTest, NobodyLearnsOfAJobBeforeItIsStored) {
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EXPECT_FALSE(answer->has_value());
+  EndTurn();
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->value().created());
+}
+
+TEST_F(JobDeskTest, ARetriedSubmitReturnsTheSameJob) {  // F53
+  const JobId id = Submit("r", 1);
+  const std::shared_ptr<Answer> again = SubmitLater("r");
+  EndTurn();
+  EXPECT_EQ((*again)->value().job().id(), id.value());
+  EXPECT_FALSE((*again)->value().created());
+  Restart();
+  const std::shared_ptr<Answer> later = SubmitLater("r");
+  EndTurn();
+  EXPECT_EQ((*later)->value().job().id(), id.value());
+  EXPECT_THAT(controller_->state().jobs, SizeIs(1));
+}
+
+TEST_F(JobDeskTest, RetriesDuringAnInspectionJoinIt) {  // F53
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const std::shared_ptr<Answer> first = SubmitLater("r");
+  const std::shared_ptr<Answer> second = SubmitLater("r");
+  EndTurn();
+  Inspected(link, 1, "");
+  EXPECT_TRUE((*first)->value().created());
+  EXPECT_FALSE((*second)->value().created());
+  EXPECT_EQ((*first)->value().job().id(), (*second)->value().job().id());
+}
+
+TEST_F(JobDeskTest, AWorkerLooksAtTheFilesFirst) {
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EndTurn();
+  EXPECT_FALSE(answer->has_value());
+  ASSERT_TRUE(link->sent.back().has_inspect_data());
+  const v1::InspectData& question = link->sent.back().inspect_data();
+  EXPECT_EQ(question.seq_len(), RequestOf("r", 1).spec().train().seq_len());
+  Inspected(link, question.request_id(), "data/train.txt is empty; give a text");
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string((*answer)->status().message()), HasSubstr("data/train.txt is empty"));
+  EXPECT_TRUE(
+      (*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields").has_value());
+  EXPECT_THAT(controller_->state().jobs, SizeIs(0));
+}
+
+TEST_F(JobDeskTest, AWorkerThatDoesNotLookInTimeIsAnError) {  // F33
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  for (int second = 0; second < 11; ++second) {
+    Advance(absl::Seconds(1));
+    Heartbeat(link);
+  }
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kDeadlineExceeded);
+  // The late answer finds nothing.
+  Inspected(link, 1, "");
+  EXPECT_THAT(controller_->state().jobs, SizeIs(0));
+}
+
+TEST_F(JobDeskTest, AnotherWorkerLooksWhenTheFirstGoesAway) {
+  const std::shared_ptr<RecordingLink> first = Connect("w0");
+  const std::shared_ptr<RecordingLink> second = Connect("w1");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EndTurn();
+  Disconnect(first);
+  ASSERT_TRUE(second->sent.back().has_inspect_data());
+  EXPECT_FALSE(answer->has_value());
+  Disconnect(second);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->ok());
+}
+
+TEST_F(JobDeskTest, CancelIsIdempotentAndRefusesOtherEnds) {
+  const JobId id = Submit("r", 1);
+  EXPECT_EQ(Cancel(id)->job().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(Cancel(id)->job().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(Cancel(JobId("none-1")).status().code(), absl::StatusCode::kNotFound);
+
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const JobId done = Submit("s", 1);
+  Report(link, 1, FinishedReport(done, 0));
+  EXPECT_EQ(Cancel(done).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JobDeskTest, ListsJobsNewestFirstWithStepAndLoss) {
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const JobId running = Submit("a", 1);
+  const JobId queued = Submit("b", 1);
+  Report(link, 1, StepReportOf(running, 0, 12, 2.125));
+  v1::ListJobsResponse list;
+  controller_->jobs().ListJobs(
+      [&](absl::StatusOr<v1::ListJobsResponse> answer) { list = *std::move(answer); });
+  EndTurn();
+  ASSERT_THAT(list.jobs(), SizeIs(2));
+  EXPECT_EQ(list.jobs(0).id(), queued.value());
+  EXPECT_EQ(list.jobs(1).step(), 12);
+  EXPECT_EQ(list.jobs(1).loss(), 2.125);
+  EXPECT_FALSE(list.jobs(1).has_spec());
+}
+
+TEST_F(JobDeskTest, TellsTheEndOfEveryRank) {  // F54
+  Connect("w0");
+  const std::shared_ptr<RecordingLink> second = Connect("w1");
+  const JobId id = Submit("r", 2);
+  ReportExit("w1", 1, SIGABRT);
+  v1::GetJobResponse response;
+  controller_->jobs().GetJob(
+      id, [&](absl::StatusOr<v1::GetJobResponse> answer) { response = *std::move(answer); });
+  EndTurn();
+  ASSERT_THAT(response.job().ranks(), SizeIs(2));
+  EXPECT_EQ(response.job().ranks(1).status(), "lost");
+  EXPECT_EQ(response.job().ranks(1).reason(), "killed by signal 6 (SIGABRT)");
+  EXPECT_TRUE(response.job().has_spec());
+}
+
+TEST_F(JobDeskTest, AReaderWaitsForEntriesAndSeesEachOnce) {  // F52
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const JobId id = Submit("r", 1);
+  const int64_t known = static_cast<int64_t>(Feed(id).size());
+  const auto chunk = Read(id, known);
+  EXPECT_FALSE(chunk->has_value());
+  Report(link, 1, StepReportOf(id, 0, 1, 3.0));
+  ASSERT_TRUE(chunk->has_value());
+  ASSERT_THAT((*chunk)->entries, SizeIs(1));
+  EXPECT_EQ((*chunk)->entries[0].sequence(), known + 1);
+  EXPECT_FALSE((*chunk)->ended);
+}
+
+TEST_F(JobDeskTest, AReaderIsAnsweredWhenItsPatienceEnds) {
+  const JobId id = Submit("r", 1);
+  const auto chunk = Read(id, 100);
+  Advance(absl::Milliseconds(249));
+  EXPECT_FALSE(chunk->has_value());
+  Advance(absl::Milliseconds(2));
+  ASSERT_TRUE(chunk->has_value());
+  EXPECT_THAT((*chunk)->entries, SizeIs(0));
+}
+
+TEST_F(JobDeskTest, AReaderOfAnEndedJobGetsAllOfItInPieces) {
+  const JobId id = Submit("r", 1);
+  ASSERT_TRUE(Cancel(id).ok());
+  Restart();
+  std::vector<int64_t> sequences;
+  bool ended = false;
+  for (int64_t after = 0; !ended; after = sequences.back()) {
+    const auto chunk = Read(id, after);
+    ASSERT_TRUE(chunk->has_value());
+    for (const v1::JobEvent& entry : (*chunk)->entries) sequences.push_back(entry.sequence());
+    ended = (*chunk)->ended;
+  }
+  EXPECT_EQ(sequences, (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_TRUE(Feed(id).back().has_done());
+}
+
+TEST_F(JobDeskTest, AJobsLogIsBoundedAndSaysSo) {  // F52
+  JobFeed feed;
+  v1::JobEvent line;
+  line.set_job_id("j-1");
+  line.mutable_log()->set_text(std::string(2 * kLogLineBytes, 'x') + "é");
+  EXPECT_EQ(feed.Add(line)->log().text().size(), static_cast<size_t>(kLogLineBytes));
+  line.mutable_log()->set_text(std::string(kLogLineBytes - 1, 'x') + "é");
+  EXPECT_EQ(feed.Add(line)->log().text(), std::string(kLogLineBytes - 1, 'x'));
+  line.mutable_log()->set_text("short");
+  for (int64_t number = 3; number < kLogLinesPerJob; ++number) {
+    EXPECT_EQ(feed.Add(line)->log().text(), "short");
+  }
+  EXPECT_THAT(feed.Add(line)->log().text(), HasSubstr("log is full"));
+  EXPECT_FALSE(feed.Add(line));
+  v1::JobEvent step;
+  step.set_job_id("j-1");
+  step.mutable_step()->set_step(1);
+  EXPECT_EQ(feed.Add(step)->sequence(), kLogLinesPerJob + 1);
+}
+
+TEST_F(JobDeskTest, DoneCountsTheStepsOfTheFeed) {
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  const JobId id = Submit("r", 1);
+  Report(link, 1, StepReportOf(id, 0, 7, 3.0));
+  ASSERT_TRUE(Cancel(id).ok());
+  EXPECT_EQ(Feed(id).back().done().steps(), 7);
+}
+
+TEST_F(JobDeskTest, AJobsSeriesEndWithIt) {  // F58
+  Connect("w0");
+  const JobId id = Submit("r", 1);
+  Advance(absl::Milliseconds(400));
+  const prometheus::TextSerializer serializer;
+  EXPECT_THAT(serializer.Serialize(registry_->Collect()),
+              AllOf(HasSubstr("sherd_job_info{job=\"tiny-1\""),
+                    HasSubstr("sherd_jobs{state=\"FORMING\"} 1"),
+                    HasSubstr("sherd_workers{status=\"busy\"} 1"),
+                    HasSubstr("sherd_event_log_appends_total 2")));
+  ASSERT_TRUE(Cancel(id).ok());
+  Advance(absl::Milliseconds(400));
+  EXPECT_THAT(serializer.Serialize(registry_->Collect()), Not(HasSubstr("job=\"tiny-1\"")));
+}
+
+}  // namespace
+}  // namespace sherd

@@ -1,0 +1,275 @@
+// Random lives of jobs and workers: whatever happens, in whatever order, the rules hold.
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/reducer.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/scenario.h"
+
+namespace sherd {
+namespace {
+
+constexpr int kSequences = 100'000;
+constexpr int kWorkers = 5;
+
+// What is wrong with the state; "" when nothing is.
+std::string Violation(const State& state) {
+  for (const auto& [id, job] : state.jobs) {
+    const bool queued = job.state == v1::JOB_STATE_QUEUED;
+    if (queued != (std::count(state.queue.begin(), state.queue.end(), id) == 1)) {
+      return absl::StrCat("queue and state of ", id.value(), " disagree");
+    }
+    if (!HoldsWorkers(job.state)) continue;
+    // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
+    const int64_t world = static_cast<int64_t>(job.ranks.size());
+    const int64_t tensor = job.spec.parallel().tensor();
+    if (world < job.spec.elastic().min_workers() || world % tensor != 0) {
+      return absl::StrCat(id.value(), " has a world of ", world);
+    }
+    if (job.spec.elastic().max_workers() > 0 && world > job.spec.elastic().max_workers()) {
+      return absl::StrCat(id.value(), " has a world of ", world);
+    }
+    std::set<WorkerId> members;
+    for (int rank = 0; rank < world; ++rank) {
+      const RankState& member = job.ranks[rank];
+      if (!members.insert(member.worker).second) {
+        return absl::StrCat(member.worker.value(), " has two ranks of ", id.value());
+      }
+      const bool works = !job.aborted && (member.phase == RankPhase::kForming ||
+                                          member.phase == RankPhase::kRunning);
+      if (!works) continue;
+      const WorkerState* worker = FindWorker(state, member.worker);
+      const Seat seat{id, job.epoch, rank};
+      if (worker == nullptr || !worker->alive || worker->incarnation != member.incarnation ||
+          worker->seat != seat) {
+        return absl::StrCat("rank ", rank, " of ", id.value(), " has no worker");
+      }
+    }
+  }
+  std::set<std::pair<std::string, std::pair<int64_t, int>>> seats;
+  for (const auto& [id, worker] : state.workers) {
+    if (!worker.seat) continue;
+    if (!worker.alive) return absl::StrCat("lost worker ", id.value(), " has a seat");
+    const Seat& seat = *worker.seat;
+    if (!seats.insert({seat.job.value(), {seat.epoch.value(), seat.rank}}).second) {
+      return absl::StrCat("two workers are rank ", seat.rank, " of ", seat.job.value());
+    }
+  }
+  return "";
+}
+
+// Draws events as they may reach the log, sensible and not.
+class Chaos {
+ public:
+  explicit Chaos(uint64_t seed) : random_(seed) {}
+
+  void Step() {
+    switch (Draw(10)) {
+      case 0:
+        return Submit();
+      case 1:
+        return Cancel();
+      case 2:
+        return Join();
+      case 3:
+        return Lose();
+      case 4:
+        return Expire();
+      default:
+        return Report();
+    }
+  }
+
+  // Every lost worker is known as such; every live one answers what it was told.
+  void Quiesce() {
+    for (int round = 0; round < 64; ++round) {
+      const int64_t before = scenario_.state().sequence;
+      for (const JobId& id : SuspectedJobs()) Expire(scenario_.job(id));
+      for (const WorkerId& id : BusyWorkers()) Answer(*FindWorker(scenario_.state(), id));
+      if (scenario_.state().sequence == before) return;
+    }
+    ADD_FAILURE() << "never comes to rest";
+  }
+
+  // What is stuck after Quiesce; "" when nothing is.
+  std::string Stuck() const {
+    for (const auto& [id, job] : scenario_.state().jobs) {
+      if (IsTerminal(job.state)) continue;
+      if (job.state != v1::JOB_STATE_QUEUED) return absl::StrCat(id.value(), " does not end");
+      if (!PlaceableNowhere(job)) return absl::StrCat(id.value(), " waits with idle workers");
+    }
+    for (const auto& [id, worker] : scenario_.state().workers) {
+      if (worker.seat) return absl::StrCat(id.value(), " stays busy");
+    }
+    return "";
+  }
+
+  const Scenario& scenario() const { return scenario_; }
+
+ private:
+  uint64_t Draw(uint64_t bound) { return random_() % bound; }
+
+  std::vector<JobId> SuspectedJobs() const {
+    std::vector<JobId> suspected;
+    for (const auto& [id, job] : scenario_.state().jobs) {
+      if (HoldsWorkers(job.state) && !job.suspicion.empty()) suspected.push_back(id);
+    }
+    return suspected;
+  }
+
+  std::vector<WorkerId> BusyWorkers() const {
+    std::vector<WorkerId> busy;
+    for (const auto& [id, worker] : scenario_.state().workers) {
+      if (worker.alive && worker.seat) busy.push_back(id);
+    }
+    return busy;
+  }
+
+  const JobRecord* AnyJob() {
+    const auto& jobs = scenario_.state().jobs;
+    if (jobs.empty()) return nullptr;
+    return &std::next(jobs.begin(), static_cast<int64_t>(Draw(jobs.size())))->second;
+  }
+
+  std::string AnyWorker() { return absl::StrCat("w", Draw(kWorkers)); }
+
+  void Submit() {
+    const auto tensor = static_cast<int64_t>(1 + Draw(2));
+    const auto least = static_cast<int64_t>(1 + Draw(4));
+    const int64_t most = Draw(2) == 0 ? 0 : (least + tensor) / tensor * tensor;
+    // Some are retries.
+    const std::string request = Draw(5) == 0 ? "again" : "";
+    scenario_.Submit({.name = "j",
+                      .min_workers = least,
+                      .max_workers = most,
+                      .tensor = tensor,
+                      .priority = static_cast<int32_t>(Draw(3)),
+                      .request_id = request});
+  }
+
+  void Cancel() {
+    const JobRecord* job = AnyJob();
+    if (job != nullptr) scenario_.Do(CancelRequest(job->id));
+  }
+
+  void Join() {
+    const std::string id = AnyWorker();
+    // Sometimes an earlier life, sometimes the same, mostly the next.
+    const uint64_t last = lives_[id];
+    const uint64_t incarnation =
+        Draw(4) == 0 && last > 0 ? 1 + Draw(last) : (lives_[id] = last + 1);
+    v1::DurableEvent event = Joined(id, incarnation, Draw(8) == 0 ? "other" : "host");
+    scenario_.Do(std::move(event));
+  }
+
+  void Lose() {
+    const std::string id = AnyWorker();
+    scenario_.Do(Lost(id, lives_[id] - Draw(2), "killed by signal 9 (SIGKILL)", 3));
+  }
+
+  void Expire() {
+    const JobRecord* job = AnyJob();
+    if (job != nullptr) Expire(*job);
+  }
+
+  void Expire(const JobRecord& job) {
+    v1::DurableEvent event;
+    if (Draw(2) == 0 && job.suspicion.empty()) {
+      event.mutable_formation_expired()->set_job_id(job.id.value());
+      event.mutable_formation_expired()->set_epoch(job.epoch.value());
+    } else {
+      event.mutable_suspicion_expired()->set_job_id(job.id.value());
+      event.mutable_suspicion_expired()->set_epoch(job.epoch.value());
+    }
+    scenario_.Do(std::move(event));
+  }
+
+  void Report() {
+    const JobRecord* job = AnyJob();
+    if (job == nullptr || job->ranks.empty()) return Join();
+    const int rank = static_cast<int>(Draw(job->ranks.size()));
+    // READY twice as often, so that jobs get somewhere.
+    constexpr v1::RankChanged::Milestone kMilestones[] = {
+        v1::RankChanged::MILESTONE_READY, v1::RankChanged::MILESTONE_READY,
+        v1::RankChanged::MILESTONE_FINISHED, v1::RankChanged::MILESTONE_FAILED,
+        v1::RankChanged::MILESTONE_RELEASED};
+    v1::DurableEvent event = Changed(*job, rank, kMilestones[Draw(5)]);
+    v1::RankChanged* changed = event.mutable_rank_changed();
+    if (Draw(2) == 0) changed->set_lost_peer(static_cast<int32_t>(Draw(job->ranks.size())));
+    if (Draw(8) == 0) changed->set_epoch(changed->epoch() + static_cast<int64_t>(Draw(3)) - 1);
+    if (Draw(8) == 0) changed->set_incarnation(changed->incarnation() + Draw(3) - 1);
+    if (Draw(16) == 0) changed->set_rank(static_cast<int32_t>(Draw(12)) - 2);
+    scenario_.Do(std::move(event));
+  }
+
+  void Answer(const WorkerState& worker) {
+    if (!worker.seat) return;
+    const Seat seat = *worker.seat;
+    const JobRecord* job = FindJob(scenario_.state(), seat.job);
+    const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted;
+    if (!wanted) {
+      scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_RELEASED));
+      return;
+    }
+    scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_READY));
+    if (job->state != v1::JOB_STATE_RUNNING) return;
+    scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_FINISHED));
+  }
+
+  // Independent of the placement code: no pool of live workers is large enough.
+  bool PlaceableNowhere(const JobRecord& job) const {
+    std::map<std::string, int64_t> live;
+    for (const auto& [id, worker] : scenario_.state().workers) {
+      if (worker.alive) ++live[worker.shared_memory_domain];
+    }
+    const int64_t tensor = job.spec.parallel().tensor();
+    const int64_t most = job.spec.elastic().max_workers();
+    return std::all_of(live.begin(), live.end(), [&](const auto& pool) {
+      const int64_t usable = most > 0 ? std::min(pool.second, most) : pool.second;
+      return usable / tensor * tensor < std::max(job.spec.elastic().min_workers(), tensor);
+    });
+  }
+
+  std::mt19937_64 random_;
+  Scenario scenario_;
+  std::map<std::string, uint64_t> lives_;
+};
+
+// F25, F27: in particular, no worker is ever a rank of two epochs.
+TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
+  int64_t events = 0;
+  std::map<v1::JobState, int64_t> ends;
+  for (uint64_t seed = 0; seed < kSequences; ++seed) {
+    Chaos chaos(seed);
+    const int steps = 10 + static_cast<int>(seed % 20);
+    for (int step = 0; step < steps; ++step) {
+      chaos.Step();
+      const std::string violation = Violation(chaos.scenario().state());
+      ASSERT_EQ(violation, "") << "seed " << seed << " step " << step;
+    }
+    chaos.Quiesce();
+    ASSERT_EQ(chaos.Stuck(), "") << "seed " << seed << "\n" << Describe(chaos.scenario().state());
+    ASSERT_EQ(Violation(chaos.scenario().state()), "") << "seed " << seed;
+    ASSERT_EQ(Describe(ReplayLog(chaos.scenario().log())), Describe(chaos.scenario().state()))
+        << "seed " << seed;
+    events += static_cast<int64_t>(chaos.scenario().log().size());
+    for (const auto& [id, job] : chaos.scenario().state().jobs) ++ends[job.state];
+  }
+  RecordProperty("events", std::to_string(events));
+  // The sequences reach every end.
+  for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_SUCCEEDED,
+                                   v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED}) {
+    EXPECT_GT(ends[state], kSequences / 100) << v1::JobState_Name(state);
+  }
+}
+
+}  // namespace
+}  // namespace sherd

@@ -1,0 +1,129 @@
+#include "tests/coordinator/scenario.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+
+v1::JobSpec MakeSpec(const JobRequest& request) {
+  v1::JobSpec spec;
+  spec.set_name(request.name);
+  spec.set_priority(request.priority);
+  spec.mutable_elastic()->set_min_workers(request.min_workers);
+  spec.mutable_elastic()->set_max_workers(request.max_workers);
+  spec.mutable_parallel()->set_tensor(request.tensor);
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_ZERO3);
+  return spec;
+}
+
+v1::DurableEvent Submitted(const JobId& id, const JobRequest& request) {
+  v1::DurableEvent event;
+  event.mutable_job_submitted()->set_job_id(id.value());
+  event.mutable_job_submitted()->set_request_id(
+      request.request_id.empty() ? "request of " + id.value() : request.request_id);
+  *event.mutable_job_submitted()->mutable_spec() = MakeSpec(request);
+  event.mutable_job_submitted()->set_secret("secret of " + id.value());
+  return event;
+}
+
+v1::DurableEvent CancelRequest(const JobId& id) {
+  v1::DurableEvent event;
+  event.mutable_cancel_requested()->set_job_id(id.value());
+  return event;
+}
+
+v1::DurableEvent Joined(const std::string& worker, uint64_t incarnation, const std::string& host) {
+  v1::DurableEvent event;
+  v1::WorkerJoined* joined = event.mutable_worker_joined();
+  joined->set_worker_id(worker);
+  joined->set_incarnation(incarnation);
+  joined->set_device("cpu:0");
+  joined->set_host(host);
+  joined->set_shared_memory_domain(host + "/0");
+  joined->set_data_address("unix-abstract:" + worker);
+  joined->set_numerics_fingerprint("avx2");
+  return event;
+}
+
+v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std::string& cause,
+                      int64_t step) {
+  v1::DurableEvent event;
+  event.mutable_worker_lost()->set_worker_id(worker);
+  event.mutable_worker_lost()->set_incarnation(incarnation);
+  event.mutable_worker_lost()->set_cause(cause);
+  event.mutable_worker_lost()->set_step(step);
+  return event;
+}
+
+v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milestone milestone) {
+  v1::DurableEvent event;
+  v1::RankChanged* changed = event.mutable_rank_changed();
+  changed->set_job_id(job.id.value());
+  changed->set_epoch(job.epoch.value());
+  changed->set_rank(rank);
+  changed->set_milestone(milestone);
+  changed->set_lost_peer(-1);
+  changed->set_worker_id(job.ranks.at(rank).worker.value());
+  changed->set_incarnation(job.ranks.at(rank).incarnation.value());
+  return event;
+}
+
+v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
+                        int lost_peer) {
+  v1::DurableEvent event = Changed(job, rank, v1::RankChanged::MILESTONE_FAILED);
+  event.mutable_rank_changed()->set_error(error);
+  event.mutable_rank_changed()->set_step(step);
+  event.mutable_rank_changed()->set_lost_peer(lost_peer);
+  return event;
+}
+
+const Actions& Scenario::Do(v1::DurableEvent event) {
+  event.set_sequence(state_.sequence + 1);
+  event.set_time_unix_ms(++now_);
+  actions_ = Apply(event, state_);
+  log_.push_back(std::move(event));
+  return actions_;
+}
+
+void Scenario::JoinWorkers(int count) {
+  for (int number = 0; number < count; ++number) Do(Joined(absl::StrCat("w", number), 1));
+}
+
+JobId Scenario::Submit(const JobRequest& request) {
+  const JobId id = NextJobId(state_, request.name);
+  Do(Submitted(id, request));
+  return id;
+}
+
+void Scenario::ReportAll(const JobId& id, v1::RankChanged::Milestone milestone) {
+  for (int rank = 0; rank < static_cast<int>(job(id).ranks.size()); ++rank) {
+    Do(Changed(job(id), rank, milestone));
+  }
+}
+
+std::vector<std::string> Scenario::Aborted() const {
+  std::vector<std::string> workers;
+  for (const SendAbort& abort : ActionsOf<SendAbort>()) workers.push_back(abort.worker.value());
+  return workers;
+}
+
+std::vector<std::string> Scenario::WorkersOf(const JobId& id) const {
+  std::vector<std::string> workers;
+  for (const RankState& rank : job(id).ranks) workers.push_back(rank.worker.value());
+  return workers;
+}
+
+int Scenario::IdleWorkers() const {
+  int idle = 0;
+  for (const auto& [id, worker] : state_.workers) idle += worker.alive && !worker.seat;
+  return idle;
+}
+
+State ReplayLog(const std::vector<v1::DurableEvent>& log) {
+  State state;
+  for (const v1::DurableEvent& event : log) Apply(event, state);
+  return state;
+}
+
+}  // namespace sherd

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/core/reducer.h"
+#include "coordinator/core/state.h"
+#include "sherd/v1/events.pb.h"
+
+namespace sherd {
+
+// What a test asks of a job.
+struct JobRequest {
+  std::string name = "tiny";
+  int64_t min_workers = 1;
+  int64_t max_workers = 0;
+  int64_t tensor = 1;
+  int32_t priority = 0;
+  // "": one of its own.
+  std::string request_id = {};
+};
+
+v1::JobSpec MakeSpec(const JobRequest& request);
+
+v1::DurableEvent Submitted(const JobId& id, const JobRequest& request);
+v1::DurableEvent CancelRequest(const JobId& id);
+// On host "host" and in domain "host/0" unless `host` says otherwise.
+v1::DurableEvent Joined(const std::string& worker, uint64_t incarnation,
+                        const std::string& host = "host");
+v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std::string& cause,
+                      int64_t step = 0);
+v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milestone milestone);
+v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
+                        int lost_peer = -1);
+
+// A state, the events that made it, and the actions of the last one.
+class Scenario {
+ public:
+  // Numbers and dates the event; each is a millisecond after the one before.
+  const Actions& Do(v1::DurableEvent event);
+
+  // Workers "w0", "w1", … with incarnation 1.
+  void JoinWorkers(int count);
+  JobId Submit(const JobRequest& request = {});
+  void ReportAll(const JobId& id, v1::RankChanged::Milestone milestone);
+
+  const State& state() const { return state_; }
+  const JobRecord& job(const JobId& id) const { return state_.jobs.at(id); }
+  const WorkerState& worker(const std::string& id) const { return state_.workers.at(WorkerId(id)); }
+  const std::vector<v1::DurableEvent>& log() const { return log_; }
+  const Actions& actions() const { return actions_; }
+  // Lets time pass before the next event.
+  void Advance(int64_t milliseconds) { now_ += milliseconds; }
+
+  template <typename T>
+  std::vector<T> ActionsOf() const {
+    std::vector<T> found;
+    for (const Action& action : actions_) {
+      if (const T* match = std::get_if<T>(&action)) found.push_back(*match);
+    }
+    return found;
+  }
+  // Workers told to stop by the last event.
+  std::vector<std::string> Aborted() const;
+  // The jobs' workers, by rank.
+  std::vector<std::string> WorkersOf(const JobId& id) const;
+  int IdleWorkers() const;
+
+ private:
+  State state_;
+  std::vector<v1::DurableEvent> log_;
+  Actions actions_;
+  int64_t now_ = 1'000'000;
+};
+
+// The state that `log` makes.
+State ReplayLog(const std::vector<v1::DurableEvent>& log);
+
+}  // namespace sherd
