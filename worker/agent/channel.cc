@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/string_view.h"
+
 namespace sherd {
 namespace {
 
@@ -26,7 +28,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::string_view message = status.error_message();
+  // gRPC wraps "Connection refused" in four layers of its own.
+  const size_t cause = message.rfind("Failed to connect to remote host: ");
+  if (cause != absl::string_view::npos) message.remove_prefix(cause);
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
 }
 
 }  // namespace sherd

@@ -22,7 +22,7 @@ inline constexpr absl::Duration kKeepaliveInterval = absl::Seconds(5);
 // A connection whose ping is not answered for this long is dead.
 inline constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(5);
 
-// The code and message without what gRPC adds; both number codes alike.
+// The code and the message, shortened to its cause.
 absl::Status ToAbsl(const grpc::Status& status);
 
 }  // namespace sherd

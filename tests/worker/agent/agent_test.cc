@@ -1,0 +1,317 @@
+#include "worker/agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "tests/worker/agent/fake_coordinator.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What a job's fake trainer does, told by the test from outside.
+struct Script {
+  absl::Mutex mutex;
+  TrainObserver* running ABSL_GUARDED_BY(mutex) = nullptr;
+  bool finish ABSL_GUARDED_BY(mutex) = false;
+  bool aborted ABSL_GUARDED_BY(mutex) = false;
+  bool deaf ABSL_GUARDED_BY(mutex) = false;  // does not hear aborts
+  std::atomic<int> alive{0};
+
+  // The observer of the trainer that runs.
+  TrainObserver* AwaitRunning() {
+    absl::MutexLock lock(&mutex);
+    const auto runs = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return running != nullptr; };
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&runs), absl::Seconds(kPatienceSeconds)));
+    return running;
+  }
+  void Finish() {
+    absl::MutexLock lock(&mutex);
+    finish = true;
+  }
+};
+
+class FakeTrainer final : public Trainer {
+ public:
+  explicit FakeTrainer(Script& script) : script_(script) { ++script_.alive; }
+  ~FakeTrainer() override { --script_.alive; }
+
+  TrainResult Run(TrainObserver& observer) override {
+    observer.OnReady();
+    absl::MutexLock lock(&script_.mutex);
+    script_.running = &observer;
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(script_.mutex) {
+      return script_.finish || (script_.aborted && !script_.deaf);
+    };
+    script_.mutex.Await(absl::Condition(&over));
+    script_.running = nullptr;
+    TrainResult result;
+    result.step = 9;
+    if (script_.aborted) result.status = absl::AbortedError("aborted");
+    script_.finish = script_.aborted = false;
+    return result;
+  }
+  void Abort(absl::string_view) override {
+    absl::MutexLock lock(&script_.mutex);
+    script_.aborted = true;
+  }
+
+ private:
+  Script& script_;
+};
+
+// An agent under a fake coordinator, on a thread of its own.
+class AgentTest : public testing::Test {
+ protected:
+  void Start() {
+    coordinator_.AcknowledgeAtOnce();
+    AgentOptions options;
+    options.identity.set_worker_id("host/cpu:0");
+    options.identity.set_incarnation(5);
+    options.session.coordinator = coordinator_.address();
+    options.session.first_backoff = absl::Milliseconds(1);
+    options.session.longest_backoff = absl::Milliseconds(20);
+    options.make_trainer = [this](const v1::Assignment&) {
+      return std::make_unique<FakeTrainer>(script_);
+    };
+    options.inspect = [](const v1::InspectData& request) {
+      return request.vocab() == 256 ? absl::OkStatus() : absl::NotFoundError("no such file: a.txt");
+    };
+    options.metrics = std::make_shared<prometheus::Registry>();
+    options.abort_limit = abort_limit_;
+    options.flush_limit = absl::Milliseconds(200);
+    agent_ = std::make_unique<Agent>(std::move(options));
+    thread_ = std::thread([this] { exit_code_ = agent_->Run(); });
+  }
+
+  void TearDown() override {
+    if (thread_.joinable()) Leave();
+  }
+
+  int Leave() {
+    agent_->RequestStop("the test is over");
+    return Join();
+  }
+  int Join() {
+    thread_.join();
+    return exit_code_;
+  }
+
+  void Assign(const std::string& job, int64_t epoch = 1) {
+    ASSERT_TRUE(
+        coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
+    v1::SessionResponse message;
+    message.mutable_assign()->set_job_id(job);
+    message.mutable_assign()->set_epoch(epoch);
+    message.mutable_assign()->set_rank(2);
+    message.mutable_assign()->set_world(4);
+    coordinator_.Send(std::move(message));
+  }
+  void Abort(const std::string& job, int64_t epoch = 1) {
+    v1::SessionResponse message;
+    message.mutable_abort()->set_job_id(job);
+    message.mutable_abort()->set_epoch(epoch);
+    message.mutable_abort()->set_reason("cancelled");
+    coordinator_.Send(std::move(message));
+  }
+  // Waits for the n-th report and returns it.
+  v1::RankReport AwaitReport(size_t n) {
+    if (!coordinator_.Await("a report",
+                            [n](const Heard& heard) { return heard.reports.size() >= n; })) {
+      return {};
+    }
+    return coordinator_.heard().reports[n - 1].report();
+  }
+
+  FakeCoordinator coordinator_;
+  Script script_;
+  absl::Duration abort_limit_ = absl::Seconds(kPatienceSeconds);
+  std::unique_ptr<Agent> agent_;
+  std::thread thread_;
+  int exit_code_ = -1;
+};
+
+TEST_F(AgentTest, RunsAJobAndReportsItsMilestonesAndSteps) {
+  Start();
+  Assign("a");
+  TrainObserver* observer = script_.AwaitRunning();
+  v1::StepReport step;
+  step.set_step(1);
+  observer->OnStep(step);
+  observer->OnLog("hello");
+  script_.Finish();
+  EXPECT_TRUE(AwaitReport(4).has_finished());
+  EXPECT_TRUE(AwaitReport(1).has_ready() || AwaitReport(1).has_step());
+  const v1::RankReport last = AwaitReport(4);
+  EXPECT_EQ(last.job_id(), "a");
+  EXPECT_EQ(last.epoch(), 1);
+  EXPECT_EQ(last.rank(), 2);
+  EXPECT_EQ(last.finished().steps(), 9);
+  EXPECT_EQ(script_.alive, 0);
+}
+
+// F22, F36: what RankReleased says is true when it is said.
+TEST_F(AgentTest, AnswersAnAbortWhenItsTrainerIsGone) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  Abort("a");
+  EXPECT_TRUE(AwaitReport(2).has_released());
+  EXPECT_EQ(script_.alive, 0);
+  Assign("b");
+  script_.AwaitRunning();
+  EXPECT_TRUE(AwaitReport(3).has_ready());
+}
+
+// F40
+TEST_F(AgentTest, HeartbeatsGoOnWhileTheTrainerBlocks) {
+  coordinator_.SetWelcome(/*heartbeat_interval_ms=*/2, 0);
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  const int before = coordinator_.heard().heartbeats;
+  EXPECT_TRUE(coordinator_.Await(
+      "heartbeats", [before](const Heard& heard) { return heard.heartbeats > before + 20; }));
+}
+
+// F30, F31: training does not notice that the coordinator is away.
+TEST_F(AgentTest, TrainsOnWhileTheSessionIsAway) {
+  Start();
+  Assign("a");
+  TrainObserver* observer = script_.AwaitRunning();
+  AwaitReport(1);
+  coordinator_.Refuse(absl::UnavailableError("restarting"));
+  coordinator_.Break();
+  ASSERT_TRUE(
+      coordinator_.Await("attempts", [](const Heard& heard) { return heard.hellos.size() >= 3; }));
+  // It says which rank it still is.
+  EXPECT_EQ(coordinator_.heard().hellos.back().job_id(), "a");
+  EXPECT_EQ(coordinator_.heard().hellos.back().epoch(), 1);
+  EXPECT_EQ(coordinator_.heard().hellos.back().rank(), 2);
+  EXPECT_EQ(coordinator_.heard().hellos.back().incarnation(), 5u);
+  for (int64_t i = 1; i <= 3; ++i) {
+    v1::StepReport step;
+    step.set_step(i);
+    observer->OnStep(step);
+  }
+  script_.Finish();
+  coordinator_.Refuse(absl::OkStatus());
+  EXPECT_EQ(AwaitReport(2).step().step(), 1);
+  EXPECT_EQ(AwaitReport(4).step().step(), 3);
+  EXPECT_TRUE(AwaitReport(5).has_finished());
+}
+
+TEST_F(AgentTest, LooksAtFilesWhileItTrains) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  AwaitReport(1);
+  for (const int64_t vocab : {256, 7}) {
+    v1::SessionResponse message;
+    message.mutable_inspect_data()->set_request_id(vocab);
+    message.mutable_inspect_data()->set_vocab(vocab);
+    coordinator_.Send(std::move(message));
+  }
+  AwaitReport(3);
+  const std::vector<v1::SessionRequest> answers = coordinator_.heard().reports;
+  EXPECT_EQ(answers[1].inspection().request_id(), 256u);
+  EXPECT_EQ(answers[1].inspection().error(), "");
+  EXPECT_EQ(answers[2].inspection().request_id(), 7u);
+  EXPECT_EQ(answers[2].inspection().error(), "no such file: a.txt");
+}
+
+TEST_F(AgentTest, StopsWhatRunsAndSaysWhyBeforeItLeaves) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  EXPECT_EQ(Leave(), kExitAsked);
+  const std::vector<v1::SessionRequest> reports = coordinator_.heard().reports;
+  ASSERT_FALSE(reports.empty());
+  EXPECT_THAT(reports.back().report().failed().error(), HasSubstr("the worker was stopped"));
+  EXPECT_EQ(script_.alive, 0);
+}
+
+TEST_F(AgentTest, LeavesWhenTheCoordinatorSaysSo) {
+  Start();
+  ASSERT_TRUE(
+      coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
+  v1::SessionResponse message;
+  message.mutable_shutdown()->set_reason("drained");
+  coordinator_.Send(std::move(message));
+  EXPECT_EQ(Join(), kExitAsked);
+}
+
+// F24: the replaced process ends instead of fighting for the id.
+TEST_F(AgentTest, LeavesWhenANewerIncarnationHasTakenItsId) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  coordinator_.Refuse(absl::AlreadyExistsError("a newer process"));
+  coordinator_.Break();
+  EXPECT_EQ(Join(), kExitRefused);
+  EXPECT_EQ(script_.alive, 0);
+}
+
+// F29
+TEST_F(AgentTest, GivesUpWhenATrainerDoesNotHearItsAbort) {
+  abort_limit_ = absl::Milliseconds(20);
+  {
+    absl::MutexLock lock(&script_.mutex);
+    script_.deaf = true;
+  }
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  Abort("a");
+  EXPECT_EQ(Join(), kExitStuck);
+  for (const v1::SessionRequest& request : coordinator_.heard().reports) {
+    EXPECT_FALSE(request.report().has_released());
+  }
+  script_.Finish();
+}
+
+int64_t EntriesOf(const char* directory) {
+  const std::filesystem::directory_iterator entries(directory);
+  return std::distance(begin(entries), end(entries));
+}
+
+TEST_F(AgentTest, RunsJobAfterJobWithoutMoreThreadsOrDescriptors) {
+  Start();
+  int64_t threads = 0;
+  int64_t descriptors = 0;
+  size_t reports = 0;
+  for (int job = 0; job < 100; ++job) {
+    Assign(absl::StrCat("job-", job));
+    script_.AwaitRunning();
+    if (job % 3 == 0) {
+      Abort(absl::StrCat("job-", job));
+    } else {
+      script_.Finish();
+    }
+    AwaitReport(reports += 2);
+    if (job == 20) {
+      threads = EntriesOf("/proc/self/task");
+      descriptors = EntriesOf("/proc/self/fd");
+    }
+  }
+  EXPECT_LE(EntriesOf("/proc/self/task"), threads + 2);  // gRPC's pool breathes
+  EXPECT_EQ(EntriesOf("/proc/self/fd"), descriptors);
+}
+
+}  // namespace
+}  // namespace sherd

@@ -1,0 +1,83 @@
+#include "worker/agent/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "worker/agent/identity.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CommandLine, DevicesNameANumberOfSlots) {
+  EXPECT_EQ(*ParseDevices("all", 6), 6);
+  EXPECT_EQ(*ParseDevices("cpu:4", 6), 4);
+  for (const char* wrong : {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:4x", "cpu:99999", "4"}) {
+    EXPECT_EQ(ParseDevices(wrong, 6).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
+TEST(CommandLine, ACudaDeviceIsRefusedForWhatThisBuildLacks) {
+  EXPECT_TRUE(CheckDevice("cpu:3").ok());
+  EXPECT_THAT(std::string(CheckDevice("cuda:0").message()), HasSubstr("no CUDA back end yet"));
+  for (const char* wrong : {"", "cpu", "cpu:", "cpu:-1", "gpu:0"}) {
+    EXPECT_FALSE(CheckDevice(wrong).ok()) << wrong;
+  }
+}
+
+TEST(CommandLine, AConnectTimeoutIsADuration) {
+  EXPECT_EQ(*ParseTimeout("0"), absl::ZeroDuration());
+  EXPECT_EQ(*ParseTimeout("1m30s"), absl::Seconds(90));
+  for (const char* wrong : {"", "30", "-1s", "soon"})
+    EXPECT_FALSE(ParseTimeout(wrong).ok()) << wrong;
+}
+
+TEST(CommandLine, EveryChildServesMetricsOnAPortOfItsOwn) {
+  EXPECT_EQ(*ChildMetrics("127.0.0.1:0", 3), "127.0.0.1:0");
+  EXPECT_EQ(*ChildMetrics("127.0.0.1:9100", 3), "127.0.0.1:9103");
+  for (const char* wrong : {"", "9100", ":9100", "host:x", "host:65534", "host:-1"}) {
+    EXPECT_FALSE(ChildMetrics(wrong, 3).ok()) << wrong;
+  }
+}
+
+// What a supervisor writes, its child must read.
+TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
+  WorkerFlags flags;
+  flags.coordinator = "127.0.0.1:7070";
+  flags.name = "north";
+  flags.data_root = "/data";
+  flags.connect_timeout = "30s";
+  const uint64_t incarnation = 18446744073709551557u;
+  std::vector<std::string> arguments =
+      ChildArguments(flags, 2, "127.0.0.1:0", 1, Incarnation(incarnation));
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+
+  WorkerFlags read;
+  CLI::App app("", kWorkerProgram);
+  DeclareFlags(app, read);
+  app.parse(static_cast<int>(words.size()), words.data());
+  EXPECT_EQ(read.coordinator, flags.coordinator);
+  EXPECT_EQ(read.data_root, flags.data_root);
+  EXPECT_EQ(read.output_root, "");
+  EXPECT_EQ(read.connect_timeout, "30s");
+  EXPECT_EQ(read.metrics, "127.0.0.1:0");
+  EXPECT_EQ(read.threads, 2);
+  EXPECT_EQ(read.incarnation, incarnation);
+  EXPECT_EQ(WorkerIdOf(read, read.device), WorkerId("north/cpu:1"));
+}
+
+TEST(Identity, NoTwoLivesShareANumber) {
+  EXPECT_NE(DrawIncarnation(), DrawIncarnation());
+  EXPECT_GE(HostCores(), 1);
+  EXPECT_FALSE(HostName().empty());
+  EXPECT_GT(HostMemoryBytes(), 0);
+}
+
+}  // namespace
+}  // namespace sherd
