@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <numeric>
 
 #include "communicator_kinds.h"
 #include "reference_tree.h"
@@ -74,19 +73,19 @@ TEST_P(Conformance, ArenasStartZeroedAndAligned) {
 }
 
 TEST_P(Conformance, AllGatherPutsShardsInRankOrder) {
-  for (const int size : kWorlds) {
-    InGroup(size, 200'000, [](Communicator& comm) {
-      for (const int64_t bytes : {0, 1, 7, 40'001}) {
-        const auto shards = ValuesOfRanks(comm.size(), DType::kBF16, bytes, bytes);
+  for (const int64_t bytes : {0, 1, 7, 40'001}) {
+    std::vector<Values> shards = ValuesOfRanks(8, DType::kBF16, bytes, bytes);
+    for (Values& shard : shards) shard.resize(static_cast<size_t>(bytes));
+    for (const int size : kWorlds) {
+      const Values expected = Concatenate({shards.begin(), shards.begin() + size});
+      InGroup(size, 50'000, [&](Communicator& comm) {
         const int64_t offset = 64 * comm.rank();  // members need not agree on it
-        Put(comm, Slice(shards[static_cast<size_t>(comm.rank())], 0, bytes), offset);
+        Put(comm, shards[static_cast<size_t>(comm.rank())], offset);
         Values gathered(static_cast<size_t>(bytes * comm.size()));
         ASSERT_TRUE(comm.Wait(comm.AllGather(comm.arena() + offset, gathered.data(), bytes)).ok());
-        std::vector<Values> expected;
-        for (const Values& shard : shards) expected.push_back(Slice(shard, 0, bytes));
-        EXPECT_EQ(gathered, Concatenate(expected));
-      }
-    });
+        EXPECT_EQ(gathered, expected);
+      });
+    }
   }
 }
 
@@ -101,50 +100,66 @@ TEST_P(Conformance, AllGatherWorksInPlace) {
   });
 }
 
+// One reduction, the same for all ranks: their inputs and the sum of the contributors'.
+struct Reduction {
+  DType dtype;
+  int64_t elements;
+  int contributors;
+  std::vector<Values> inputs;
+  Values sum;
+};
+
 // F12; non-contributors' inputs are never read.
 TEST_P(Conformance, ReduceScatterFoldsContributorsByTheTree) {
   for (const int size : kWorlds) {
-    InGroup(size, 1 << 20, [size](Communicator& comm) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const int64_t slice : {0, 1, 3, 4099}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int64_t slice : {0, 1, 3, 4099}) {
+        // Three calls into one accumulator: the sum is over all leaves of all calls.
+        std::vector<Reduction> calls;
+        std::vector<Values> leaves;
+        for (const int contributors : {size, size / 2, std::max(1, size - 1)}) {
+          auto inputs = ValuesOfRanks(size, dtype, size * slice, slice + contributors);
+          leaves.insert(leaves.end(), inputs.begin(), inputs.begin() + contributors);
+          calls.push_back({dtype, size * slice, contributors, std::move(inputs), {}});
+        }
+        const Values sum = ReferenceTree(dtype, size * slice).Sum(leaves);
+        InGroup(size, 1 << 18, [&](Communicator& comm) {
           MemoryMeter meter;
           TreeAccumulator tree(meter, Pool::kGrads, slice, dtype, 3 * size);
-          std::vector<Values> leaves;
-          for (const int contributors : {size, 0, size / 2, std::max(1, size - 1)}) {
-            const auto inputs = ValuesOfRanks(size, dtype, size * slice, slice + contributors);
-            Put(comm, inputs[static_cast<size_t>(comm.rank())]);
-            ASSERT_TRUE(comm.Wait(comm.ReduceScatter(comm.arena(), contributors, &tree)).ok());
-            for (int rank = 0; rank < contributors; ++rank) {
-              leaves.push_back(Slice(inputs[static_cast<size_t>(rank)],
-                                     comm.rank() * slice * SizeOf(dtype), slice * SizeOf(dtype)));
-            }
+          for (const Reduction& call : calls) {
+            Put(comm, call.inputs[static_cast<size_t>(comm.rank())]);
+            ASSERT_TRUE(comm.Wait(comm.ReduceScatter(comm.arena(), call.contributors, &tree)).ok());
           }
           EXPECT_EQ(tree.leaves(), static_cast<int64_t>(leaves.size()));
-          EXPECT_EQ(Get(static_cast<const std::byte*>(tree.Finish()), slice * SizeOf(dtype)),
-                    ReferenceTree(dtype, slice).Sum(leaves));
-        }
+          const int64_t bytes = slice * SizeOf(dtype);
+          EXPECT_EQ(Get(static_cast<const std::byte*>(tree.Finish()), bytes),
+                    Slice(sum, comm.rank() * bytes, bytes));
+        });
       }
-    });
+    }
   }
 }
 
 TEST_P(Conformance, AllReduceSumsContributorsByTheTreeOnEveryRank) {
   for (const int size : kWorlds) {
-    InGroup(size, 1 << 20, [size](Communicator& comm) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const int64_t elements : {0, 1, 7, 20'001}) {
-          for (const int contributors : {size, (size + 1) / 2, 0}) {
-            const auto inputs = ValuesOfRanks(size, dtype, elements, elements + contributors);
-            const int64_t offset = 64 * comm.rank();
-            Put(comm, inputs[static_cast<size_t>(comm.rank())], offset);
-            ASSERT_TRUE(
-                comm.Wait(comm.AllReduce(comm.arena() + offset, elements, dtype, contributors))
-                    .ok());
-            const std::vector<Values> leaves(inputs.begin(), inputs.begin() + contributors);
-            EXPECT_EQ(Get(comm.arena() + offset, elements * SizeOf(dtype)),
-                      ReferenceTree(dtype, elements).Sum(leaves));
-          }
+    std::vector<Reduction> calls;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int64_t elements : {0, 1, 7, 20'001}) {
+        for (const int contributors : {size, (size + 1) / 2, 0}) {
+          auto inputs = ValuesOfRanks(size, dtype, elements, elements + contributors);
+          const std::vector<Values> leaves(inputs.begin(), inputs.begin() + contributors);
+          calls.push_back({dtype, elements, contributors, std::move(inputs),
+                           ReferenceTree(dtype, elements).Sum(leaves)});
         }
+      }
+    }
+    InGroup(size, 1 << 18, [&](Communicator& comm) {
+      std::byte* const data = comm.arena() + 64 * comm.rank();  // members need not agree on it
+      for (const Reduction& call : calls) {
+        Put(comm, call.inputs[static_cast<size_t>(comm.rank())], 64 * comm.rank());
+        ASSERT_TRUE(
+            comm.Wait(comm.AllReduce(data, call.elements, call.dtype, call.contributors)).ok());
+        EXPECT_EQ(Get(data, call.elements * SizeOf(call.dtype)), call.sum);
       }
     });
   }
@@ -152,11 +167,12 @@ TEST_P(Conformance, AllReduceSumsContributorsByTheTreeOnEveryRank) {
 
 TEST_P(Conformance, AllReduceOfMegabytesHasTheBitsOfTheTree) {
   constexpr int64_t kElements = (3 << 20) / 4 + 5;
-  InGroup(3, 4 << 20, [](Communicator& comm) {
-    const auto inputs = ValuesOfRanks(3, DType::kF32, kElements, 9);
+  const auto inputs = ValuesOfRanks(3, DType::kF32, kElements, 9);
+  const Values sum = ReferenceTree(DType::kF32, kElements).Sum(inputs);
+  InGroup(3, 4 << 20, [&](Communicator& comm) {
     Put(comm, inputs[static_cast<size_t>(comm.rank())]);
     ASSERT_TRUE(comm.Wait(comm.AllReduce(comm.arena(), kElements, DType::kF32, 3)).ok());
-    EXPECT_EQ(Get(comm.arena(), kElements * 4), ReferenceTree(DType::kF32, kElements).Sum(inputs));
+    EXPECT_EQ(Get(comm.arena(), kElements * 4), sum);
   });
 }
 
@@ -180,17 +196,17 @@ TEST_P(Conformance, ReducesTheWorkedExample) {
 }
 
 TEST_P(Conformance, BroadcastGivesEveryRankTheRootsData) {
-  for (const int size : kWorlds) {
-    InGroup(size, 1 << 18, [size](Communicator& comm) {
-      for (int root = 0; root < size; ++root) {
-        for (const int64_t elements : {0, 1, 9'999}) {
-          const auto data = ValuesOfRanks(size, DType::kF32, elements, root);
+  for (const int64_t elements : {0, 1, 9'999}) {
+    const std::vector<Values> data = ValuesOfRanks(8, DType::kF32, elements, elements);
+    for (const int size : kWorlds) {
+      InGroup(size, 1 << 16, [&](Communicator& comm) {
+        for (int root = 0; root < size; ++root) {
           Put(comm, data[static_cast<size_t>(comm.rank())]);
           ASSERT_TRUE(comm.Wait(comm.Broadcast(comm.arena(), elements * 4, root)).ok());
           EXPECT_EQ(Get(comm.arena(), elements * 4), data[static_cast<size_t>(root)]);
         }
-      }
-    });
+      });
+    }
   }
 }
 
@@ -297,6 +313,8 @@ TEST_P(Conformance, CountsEveryByteThatPeersTake) {
       const int64_t others = n - 1;
       const bool contributes = comm.rank() < (size + 1) / 2;
       Values out(static_cast<size_t>(n * 1000));
+      Values record(24);
+      Values records(static_cast<size_t>(n * 24));
       comm.AllGather(comm.arena(), out.data(), 1000);
       comm.AllGather(comm.arena(), out.data(), 0);
       MemoryMeter meter;
@@ -304,7 +322,7 @@ TEST_P(Conformance, CountsEveryByteThatPeersTake) {
       comm.ReduceScatter(comm.arena(), size, &tree);
       comm.ReduceScatter(comm.arena(), (size + 1) / 2, &tree);
       comm.Broadcast(comm.arena(), 77, size - 1);
-      comm.Exchange(out.data(), out.data(), 24);
+      comm.Exchange(record.data(), records.data(), 24);
       ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
       ExpectTraffic(comm, Collective::kAllGather, {others * 1000, others}, 2);
       const int64_t reductions = contributes ? 2 : 1;
