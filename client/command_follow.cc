@@ -37,8 +37,6 @@ ExitCode WatchCommand(const Connection& connection, const std::string& job_id) {
                    {[&](const v1::JobEvent& event) { progress.Show(event); },
                     [&](const std::string& sentence) { progress.Say(sentence); }});
   progress.Finish();
-  if (progress.done() && !progress.done()->reason().empty())
-    progress.Say(progress.done()->reason());
   return EndOf(watched, progress.done() ? progress.done()->state() : v1::JOB_STATE_UNSPECIFIED);
 }
 

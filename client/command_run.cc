@@ -43,9 +43,7 @@ void SayWhatNext(const RunOptions& options, const RunPlan& plan, const v1::Done&
               << weights << " --tokens 200" << std::endl;
     return;
   }
-  std::cerr << std::string(NameOf(done.state())) << (done.reason().empty() ? "" : ": ")
-            << done.reason() << "\nlogs: " << Shortened(plan.log_directory, working_directory)
-            << std::endl;
+  std::cerr << "logs: " << Shortened(plan.log_directory, working_directory) << std::endl;
 }
 
 }  // namespace

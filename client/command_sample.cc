@@ -14,10 +14,7 @@ namespace sherd {
 
 ExitCode SampleCommand(const std::vector<std::string>& arguments) {
   const absl::StatusOr<std::string> worker = FindProgram("sherd-worker");
-  if (!worker.ok()) {
-    Complain(worker.status());
-    return ExitCode::kOther;
-  }
+  if (!worker.ok()) return Complain(worker.status());
   std::vector<std::string> all = {*worker, "sample"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;

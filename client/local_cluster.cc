@@ -48,8 +48,9 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
     const std::string candidate = absl::StrCat(directory, "/", name);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
-  return absl::NotFoundError(absl::StrCat("cannot find the program ", name, " beside sherd, in ",
-                                          directories[0], ", nor on PATH; build or install it"));
+  return absl::FailedPreconditionError(absl::StrCat("cannot find the program ", name,
+                                                    " beside sherd, in ", directories[0],
+                                                    ", nor on PATH; build or install it"));
 }
 
 LocalCluster::LocalCluster(Options options, Janitor& janitor, const Interrupts& interrupts)

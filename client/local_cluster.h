@@ -18,8 +18,8 @@ namespace sherd {
 
 class JobClient;
 
-// The path of a program of this project: beside the present one, else on PATH. kNotFound says
-// where it was sought.
+// The path of a program of this project: beside the present one, else on PATH.
+// kFailedPrecondition says where it was sought.
 absl::StatusOr<std::string> FindProgram(const std::string& name);
 
 // A coordinator and one supervisor of N workers as child processes of this one. Nothing of it

@@ -15,6 +15,7 @@ namespace {
 // What the command line says; the command that was chosen uses its part.
 struct CommandLine {
   Connection connection;
+  std::string format = "table";
   std::string job_file;
   std::string job_id;
   std::vector<std::string> overrides;
@@ -24,14 +25,15 @@ struct CommandLine {
   std::vector<std::string> sample;
 };
 
-void AddFormat(CLI::App& command, OutputFormat& format) {
-  static const std::vector<std::pair<std::string, OutputFormat>> kFormats = {
-      {"table", OutputFormat::kTable},
-      {"json", OutputFormat::kJson},
-      {"yaml", OutputFormat::kYaml}};
-  command.add_option("-o,--output", format, "table, json or yaml")
-      ->transform(CLI::Transformer(kFormats))
+void AddFormat(CLI::App& command, CommandLine& line) {
+  command.add_option("-o,--output", line.format, "table, json or yaml")
+      ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->option_text("FORMAT");
+}
+
+OutputFormat FormatFromName(const std::string& name) {
+  if (name == "json") return OutputFormat::kJson;
+  return name == "yaml" ? OutputFormat::kYaml : OutputFormat::kTable;
 }
 
 CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLine& line) {
@@ -39,7 +41,7 @@ CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLi
   command.add_option("--coordinator", line.connection.coordinator, "HOST:PORT of the coordinator")
       ->envname("SHERD_COORDINATOR")
       ->option_text("HOST:PORT");
-  AddFormat(command, line.connection.format);
+  AddFormat(command, line);
   return command;
 }
 
@@ -66,7 +68,7 @@ void AddRun(CLI::App& app, CommandLine& line) {
                  "Data paths start here and may not leave it (default: they start at the present "
                  "directory and may name any file)")
       ->option_text("DIR");
-  AddFormat(run, line.run.format);
+  AddFormat(run, line);
 }
 
 void AddCommands(CLI::App& app, CommandLine& line) {
@@ -133,6 +135,8 @@ int Main(int argc, char** argv) {
   }
   const CLI::App& command = *app.get_subcommands().front();
   line.sample = command.remaining();
+  line.connection.format = FormatFromName(line.format);
+  line.run.format = line.connection.format;
   line.run.job_file = line.job_file;
   line.run.overrides = line.overrides;
   line.run.program = argv[0];

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -112,7 +113,8 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
     for (const std::string& rendered : {ToYaml(SpecJson(spec)), ToLine(SpecJson(spec))}) {
       const absl::StatusOr<JobFile> back = ParseJobFile(rendered, "b", {});
       ASSERT_TRUE(back.ok()) << back.status() << "\n" << rendered;
-      EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(back->spec, spec))
+      EXPECT_TRUE(
+          google::protobuf::util::MessageDifferencer::Equals(NormalizeJobSpec(back->spec), spec))
           << rendered << back->spec.DebugString();
     }
   }
@@ -234,7 +236,8 @@ TEST(Progress, GivesProgramsOneEventALine) {
     progress->Show(Event(kLedger));
     progress->Finish();
   }
-  EXPECT_EQ(std::count(json.str().begin(), json.str().end(), '\n'), 2);
+  const std::string lines = json.str();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
   EXPECT_THAT(yaml.str(), ::testing::StartsWith("---\nevent: \"state\"\nstate: \"QUEUED\"\n"));
   EXPECT_EQ(chatter.str(), "");
 }
