@@ -161,13 +161,14 @@ class EndToEnd(unittest.TestCase):
         return answer["id"]
 
     def get(self, job):
-        return json.loads(self.sherd("get", job, "-o", "json", check=0).stdout)
+        # The exit code tells the job's state.
+        return json.loads(self.sherd("get", job, "-o", "json").stdout)
 
     def state(self, job):
         return self.get(job)["state"]
 
     def workers(self):
-        return json.loads(self.sherd("workers", "-o", "json", check=0).stdout)["workers"]
+        return json.loads(self.sherd("workers", "-o", "json", check=0).stdout)
 
     def wait_for_workers(self, count, status="idle", limit=LIMIT):
         return wait_for(lambda: sum(worker["status"] == status for worker in self.workers()) >= count,
@@ -178,6 +179,16 @@ class EndToEnd(unittest.TestCase):
 
     def wait_for_step(self, job, step):
         return wait_for(lambda: int(self.get(job).get("step", 0)) >= step, f"{job} at step {step}")
+
+    def run_python(self, program, *arguments):
+        return subprocess.run(["/usr/bin/python3", str(program), *map(str, arguments)], capture_output=True,
+                              text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+
+    def metrics_address(self, process):
+        """Where a process serves its metrics, from its log."""
+        pattern = re.compile(r"metrics\S* .*?(127\.0\.0\.1:\d+)")
+        found = wait_for(lambda: pattern.search(pathlib.Path(process.log_path).read_text()), "a metrics address")
+        return found.group(1)
 
     def scrape(self, address):
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:

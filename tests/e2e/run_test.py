@@ -1,0 +1,251 @@
+"""`sherd run`: one command, its output, its exit codes, and nothing left behind."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import BIN, EndToEnd, wait_for
+
+LONG = 1000000
+
+
+class Run(EndToEnd):
+    def command(self, *arguments):
+        return [str(BIN / "sherd"), "run", *map(str, arguments), "--out", str(self.scratch / "out")]
+
+    def launch(self, *arguments, **options):
+        environment = {**os.environ, "TMPDIR": str(self.scratch)}
+        process = subprocess.Popen(self.command(*arguments), stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **options)
+        self.stack.callback(self.stop, process, signal.SIGKILL)
+        return process
+
+    def run_job(self, *arguments):
+        process = self.launch(*arguments)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def test_json_lines_tell_the_whole_story(self):
+        code, out, err = self.run_job(self.job(steps=30), "--workers", 2, "-o", "json",
+                                      "--set", f"data.eval=[{self.text}]")
+        self.assertEqual(code, 0, err)
+        events = [json.loads(line) for line in out.splitlines()]
+        steps = [event for event in events if event["event"] == "step"]
+        self.assertEqual([step["step"] for step in steps], list(range(1, 31)))
+        self.assertLess(steps[-1]["loss"], steps[0]["loss"])
+        self.assertEqual(steps[0]["tokens"], 4 * 32)
+        self.assertEqual(len([event for event in events if event["event"] == "eval"]), 1)
+        for rank in (0, 1):
+            ledger = [event for event in events if event["event"] == "ledger" and event["rank"] == rank][-1]
+            for pool in ("params", "grads", "optimizer", "gathered", "activations", "peak"):
+                line = ledger["memory"][pool]
+                self.assertEqual(line["predicted"], line["measured"], pool)
+                self.assertGreater(line["measured"], 0, pool)
+            for op in ("all_gather", "reduce_scatter", "total"):
+                line = ledger["wire"][op]
+                self.assertEqual(line["predicted"], line["measured"], op)
+        self.assertEqual(events[-1]["event"], "done")
+        self.assertEqual(events[-1]["state"], "SUCCEEDED")
+        self.assertEqual(events[-1]["steps"], 30)
+
+    def test_loss_curves_of_strategies_and_worlds_are_the_same_text(self):  # F1
+        curves = set()
+        for workers, strategy in ((1, "ddp"), (2, "zero3"), (4, "ddp"), (4, "zero3")):
+            code, out, err = self.run_job(self.job(steps=10, workers=workers, strategy=strategy),
+                                          "--workers", workers, "-o", "json")
+            self.assertEqual(code, 0, err)
+            steps = [json.loads(line) for line in out.splitlines() if '"event":"step"' in line]
+            curves.add(json.dumps([(step["loss"], step["grad_norm"]) for step in steps]))
+        self.assertEqual(len(curves), 1)
+
+    def test_plain_output_ends_with_tables_and_the_way_to_a_sample(self):
+        code, out, err = self.run_job(self.job(steps=5, out="weights"), "--workers", 2)
+        self.assertEqual(code, 0, err)
+        for word in ("params", "optimizer", "all_gather", "reduce_scatter", "sherd sample"):
+            self.assertIn(word, out)
+        weights = re.search(r"sample (\S+)", out).group(1)
+        sample = self.sherd("sample", weights, "--prompt", "the ", "--tokens", 20, "--seed", 3, check=0).stdout
+        self.assertGreaterEqual(len(sample.encode()), 20)
+        again = self.sherd("sample", weights, "--prompt", "the ", "--tokens", 20, "--seed", 3, check=0).stdout
+        self.assertEqual(sample, again)
+
+    def test_a_terminal_gets_a_progress_bar(self):
+        primary, secondary = pty.openpty()
+        process = subprocess.Popen(self.command(self.job(steps=20), "--workers", 2), stdin=secondary,
+                                   stdout=secondary, stderr=secondary,
+                                   env={**os.environ, "TMPDIR": str(self.scratch), "TERM": "xterm"})
+        os.close(secondary)
+        shown = b""
+        while True:
+            try:
+                chunk = os.read(primary, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            shown += chunk
+        os.close(primary)
+        self.assertEqual(process.wait(30), 0)
+        self.assertIn(b"\r", shown)
+        for word in (b"loss", b"tok", b"ETA"):
+            self.assertIn(word, shown)
+
+    def test_an_interrupt_cancels_and_a_second_one_quits(self):
+        process = self.launch(self.job(steps=LONG), "--workers", 2, "-o", "json")
+        for line in process.stdout:
+            if '"event":"step"' in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 103, err)
+        self.assertIn("CANCELLED", out)
+        self.assert_no_processes()
+
+        process = self.launch(self.job(steps=LONG), "--workers", 2, "-o", "json")
+        for line in process.stdout:
+            if '"event":"step"' in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+        self.assertNotEqual(process.returncode, 0)
+        self.assert_no_processes()
+
+    def test_nothing_outlives_a_killed_run(self):  # F36
+        before = set(os.listdir("/dev/shm"))
+        process = self.launch(self.job(steps=LONG), "--workers", 2, "-o", "json")
+        for line in process.stdout:
+            if '"event":"step"' in line:
+                break
+        process.kill()
+        process.communicate(timeout=10)
+        self.assert_no_processes()
+        self.assertEqual(set(os.listdir("/dev/shm")) - before, set())
+
+    def test_only_what_was_asked_for_is_left(self):
+        before = set(os.listdir("/dev/shm"))
+        code, _, err = self.run_job(self.job(steps=3, out="weights"), "--workers", 2)
+        self.assertEqual(code, 0, err)
+        left = {entry.name for entry in self.scratch.iterdir()}
+        self.assertEqual(left, {"text.txt", "job.yaml", "out"})
+        self.assertEqual({entry.name for entry in (self.scratch / "out").iterdir()}, {"logs", "weights"})
+        self.assertEqual(set(os.listdir("/dev/shm")) - before, set())
+
+    def test_a_killed_worker_fails_the_run(self):
+        process = self.launch(self.job(steps=LONG), "--workers", 2, "-o", "json")
+        for line in process.stdout:
+            if '"event":"step"' in line:
+                break
+        worker = next(pid for pid, command in self.ours() if "--device cpu:1" in command)
+        os.kill(worker, signal.SIGKILL)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 100, err)
+        self.assertIn("SIGKILL", out)
+
+    def test_a_full_disk_is_one_sentence_and_leaves_nothing(self):
+        if os.geteuid() != 0:
+            self.skipTest("mounting a small file system needs root")
+        small = self.scratch / "small"
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)],
+                                 capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"cannot mount a small file system here: {mounted.stderr.strip()}")
+        self.stack.callback(subprocess.run, ["umount", "-l", str(small)])
+        code, out, err = self.run_job(self.job(steps=3, out=small / "weights"), "--workers", 2,
+                                      "--set", f"checkpoint.dir={small}/weights")
+        self.assertEqual(code, 100, err)
+        self.assertRegex(out + err, "(?i)no space left")
+        self.assertEqual(list(small.iterdir()), [])
+
+
+class Refusals(EndToEnd):
+    """Bad input is refused before anything starts, with a sentence that names it."""
+
+    CASES = [
+        ("strategy: zero3", "stratgy: zero3", r"job\.yaml:\d+: .*stratgy.*strategy"),  # F55
+        ("strategy: zero3", "strategy: zero9", r"job\.yaml:\d+: .*zero9.*zero"),
+        ("strategy: zero3", "strategy: zero2", r"zero2"),
+        ("heads: 2", "heads: 3", r"job\.yaml:\d+: .*heads.*(1|2|4)"),
+        ("global_batch: 4", "global_batch: 5", r"global_batch"),
+        ("micro_batch: 1", "micro_batch: 3", r"(global_batch|micro_batch)"),
+        ("steps: 20", "steps: many", r"job\.yaml:\d+: .*steps"),
+        ("steps: 20", "steps: -1", r"steps"),
+        ("lr: 1e-3", "lr: .nan", r"lr"),
+        ("hidden: 32", "hidden: 9000000000000000000", r"hidden"),
+        ("seq_len: 32", "seq_len: 33", r"seq_len.*32"),
+        ("min_workers: 2", "min_workers: 0", r"min_workers"),
+        ("grad_clip: 1.0", "grad_clip: -1.0", r"grad_clip"),
+        ("name: job", "name: ''", r"name"),
+    ]
+
+    def run_refused(self, path, *arguments):
+        result = self.sherd("run", path, "--workers", 2, "--out", self.scratch / "out", *arguments, limit=60)
+        self.assertIn(result.returncode, (1, 2), result.stdout + result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertFalse((self.scratch / "out" / "weights").exists())
+        self.assert_no_processes()
+        return result.stderr
+
+    def test_values_and_keys(self):
+        for right, wrong, pattern in self.CASES:
+            with self.subTest(wrong):
+                path = self.job()
+                self.assertIn(right, path.read_text())
+                path.write_text(path.read_text().replace(right, wrong))
+                self.assertRegex(self.run_refused(path), pattern)
+
+    def test_data_files(self):
+        (self.scratch / "empty.txt").write_text("")
+        (self.scratch / "binary.txt").write_bytes(b"text\0" * 1000)
+        (self.scratch / "short.txt").write_text("short")
+        for name, word in (("empty.txt", "empty"), ("binary.txt", "binary|NUL|text"), ("short.txt", "33|sequence"),
+                           ("missing.txt", "missing.txt")):
+            with self.subTest(name):
+                error = self.run_refused(self.job(text=self.scratch / name))
+                self.assertIn(name, error)
+                self.assertRegex(error, word)
+
+    def test_a_path_outside_the_data_root(self):
+        root = self.scratch / "root"
+        root.mkdir()
+        (root / "link.txt").symlink_to(self.text)
+        for path in (self.text, root / "link.txt"):
+            with self.subTest(path):
+                self.assertIn(path.name, self.run_refused(self.job(text=path), "--data-root", root))
+
+    def test_no_workers(self):
+        result = self.sherd("run", self.job(), "--workers", 0)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("workers", result.stderr)
+
+    def test_an_unreachable_coordinator_is_one_sentence(self):
+        for command in (["list"], ["submit", self.job()], ["watch", "j"], ["workers"]):
+            with self.subTest(command):
+                start = time.monotonic()
+                result = self.sherd(*command, "--coordinator", "127.0.0.1:1")
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertIn("127.0.0.1:1", result.stderr)
+                self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
+                self.assertLess(time.monotonic() - start, 20)
+
+    def test_an_unknown_job_is_not_found(self):
+        self.start_coordinator()
+        for command in ("get", "watch", "cancel", "logs"):
+            self.assertEqual(self.sherd(command, "nobody").returncode, 102, command)
+
+    def test_a_worker_without_coordinator_gives_up_when_told(self):
+        worker = self.start("sherd-worker", "--coordinator", "127.0.0.1:1", "--device", "cpu:0",
+                            "--connect-timeout", "1s", "--data-root", self.scratch)
+        self.assertEqual(worker.wait(20), 1)
+        self.assertIn("127.0.0.1:1", pathlib.Path(worker.log_path).read_text())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
