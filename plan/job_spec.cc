@@ -185,7 +185,9 @@ v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
   v1::ElasticSpec& elastic = *spec.mutable_elastic();
   if (elastic.min_workers() == 0) elastic.set_min_workers(1);
   if (elastic.failure_detection_ms() == 0) elastic.set_failure_detection_ms(3000);
-  spec.mutable_checkpoint();
+  // A job without a place for its weights would train for nothing.
+  v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
+  if (checkpoint.dir().empty()) checkpoint.set_dir(spec.name());
   return spec;
 }
 

@@ -55,6 +55,7 @@ TEST(NormalizeJobSpec, FillsInThePresetAndTheDefaults) {
   EXPECT_EQ(spec.parallel().strategy(), v1::STRATEGY_ZERO3);
   EXPECT_EQ(spec.precision().grad(), v1::DATA_TYPE_BF16);
   EXPECT_EQ(spec.elastic().failure_detection_ms(), 3000);
+  EXPECT_EQ(spec.checkpoint().dir(), "job");
   EXPECT_THAT(Violations(spec), IsEmpty());
 }
 
