@@ -102,15 +102,17 @@ TEST(Linear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
   }
 }
 
-// The sum in fp32 is added before the one rounding: a half-precision gradient that holds 256 and
-// gets 1 + 1 in one call becomes 258; two roundings of 257 to 256 would lose both.
+// The sum in fp32 is added before the one rounding: 256 + (1 + 2^-9) is nearest to 258; rounded
+// first, the sum is 1, and 257 goes to the even 256.
 TEST(Linear, AccumulatesBeforeRounding) {
   const auto ops = MakeCpuOps(1);
   Stored dw({256}, DType::kBF16);
-  const Floats ones = {1, 1};
-  ops->LinearBackwardWeight(ones.data(), ones.data(), dw.grad(true), {nullptr, DType::kBF16, false},
-                            2, 1, 1);
+  Stored dbias({256}, DType::kBF16);
+  const Floats dy = {1, 0x1p-9f};
+  const Floats x = {1, 1};
+  ops->LinearBackwardWeight(dy.data(), x.data(), dw.grad(true), dbias.grad(true), 2, 1, 1);
   EXPECT_EQ(dw.values()[0], 258);
+  EXPECT_EQ(dbias.values()[0], 258);
 }
 
 TEST(Linear, NoRowsMakeZeroGradientsAndTouchNothingElse) {
