@@ -1,7 +1,6 @@
 #include "client/progress.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -61,22 +60,24 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
 }
 
 void Progress::ShowStep(const v1::StepReport& step) {
+  constexpr double kMemory = 0.9;
+  const bool settled = step_ && step_->step() > 1;
+  step_ms_ = settled ? kMemory * step_ms_ + (1 - kMemory) * step.step_ms() : step.step_ms();
   step_ = step;
   if (options_.bar) return DrawBar();
   constexpr int64_t kLines = 20;
   const int64_t every = std::max<int64_t>(1, options_.steps / kLines);
   if (step.step() % every == 0 || step.step() == 1 || step.step() == options_.steps) {
-    out_ << StepLine(step, options_.steps) << std::endl;
+    out_ << StepLine(step, options_.steps, TimeLeft()) << std::endl;
   }
 }
 
+absl::Duration Progress::TimeLeft() const {
+  return absl::Milliseconds(step_ms_) * static_cast<double>(options_.steps - step_->step());
+}
+
 void Progress::DrawBar() {
-  constexpr int64_t kCells = 24;
-  const int64_t steps = std::max<int64_t>(1, options_.steps);
-  const int64_t filled = std::clamp<int64_t>(step_->step() * kCells / steps, 0, kCells);
-  chatter_ << "\r[" << std::string(static_cast<size_t>(filled), '#')
-           << std::string(static_cast<size_t>(kCells - filled), '-') << "] "
-           << StepLine(*step_, options_.steps) << "\x1b[K" << std::flush;
+  chatter_ << "\r" << BarLine(*step_, options_.steps, TimeLeft()) << "\x1b[K" << std::flush;
   bar_drawn_ = true;
 }
 
@@ -89,13 +90,12 @@ void Progress::ClearBar() {
 void Progress::Say(absl::string_view sentence) {
   ClearBar();
   chatter_ << std::string(sentence) << std::endl;
-  if (options_.bar && step_ && !done_) DrawBar();
 }
 
 void Progress::Finish() {
   ClearBar();
   if (options_.format != OutputFormat::kTable) return;
-  if (options_.bar && step_) out_ << StepLine(*step_, options_.steps) << "\n";
+  if (options_.bar && step_) out_ << StepLine(*step_, options_.steps, TimeLeft()) << "\n";
   if (!ledgers_.empty()) out_ << "\n" << LedgerTables(ledgers_);
   if (eval_) out_ << absl::StrFormat("\nheld-out loss %.4f nats a token\n", eval_->loss());
   out_ << std::flush;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "sherd/v1/events.pb.h"
 
 namespace sherd {
@@ -41,6 +42,7 @@ class Progress {
  private:
   void ShowToPerson(const v1::JobEvent& event);
   void ShowStep(const v1::StepReport& step);
+  absl::Duration TimeLeft() const;
   void DrawBar();
   void ClearBar();
 
@@ -49,6 +51,8 @@ class Progress {
   std::ostream& chatter_;
   bool bar_drawn_ = false;
   std::optional<v1::StepReport> step_;
+  // Smoothed; the first step's, which is slow, is forgotten.
+  double step_ms_ = 0;
   std::optional<v1::EvalReport> eval_;
   std::vector<v1::RankLedger> ledgers_;
   std::optional<v1::Done> done_;

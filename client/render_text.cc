@@ -60,6 +60,21 @@ std::string PerRank(absl::string_view title, const std::vector<v1::RankLedger>& 
   return text;
 }
 
+// "step  10/200".
+std::string StepOf(const v1::StepReport& step, int64_t steps) {
+  if (steps <= 0) return absl::StrCat("step ", step.step());
+  const std::string total = absl::StrCat(steps);
+  return absl::StrFormat("step %*d/%s", static_cast<int>(total.size()), step.step(), total);
+}
+
+std::string Speed(const v1::StepReport& step) {
+  return WithThousands(std::llround(std::min(step.tokens_per_second(), 1e15)));
+}
+
+std::string Eta(const v1::StepReport& step, int64_t steps, absl::Duration left) {
+  return step.step() < steps ? absl::StrCat("  ETA ", HumanDuration(left)) : "";
+}
+
 std::string PairText(const v1::LedgerLine& line) {
   return absl::StrCat(HumanBytes(line.predicted()), " / ", HumanBytes(line.measured()));
 }
@@ -178,17 +193,20 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
                       PerRank("collective", ranks, CollectivesOf(ranks), wire));
 }
 
-std::string StepLine(const v1::StepReport& step, int64_t steps) {
-  const std::string total = absl::StrCat(steps);
-  std::string text = absl::StrFormat(
-      "step %*d/%s  loss %.4f  grad norm %.3f  lr %.2e  %s tokens/s  %.0f ms",
-      static_cast<int>(total.size()), step.step(), total, step.loss(), step.grad_norm(), step.lr(),
-      WithThousands(std::llround(std::min(step.tokens_per_second(), 1e15))), step.step_ms());
-  const int64_t left = steps - step.step();
-  if (left <= 0) return text;
-  return absl::StrCat(
-      text, "  ETA ",
-      HumanDuration(absl::Milliseconds(step.step_ms()) * static_cast<double>(left)));
+std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left) {
+  return absl::StrFormat("%s  loss %.4f  grad norm %.3f  lr %.2e  %s tokens/s  %.0f ms%s",
+                         StepOf(step, steps), step.loss(), step.grad_norm(), step.lr(), Speed(step),
+                         step.step_ms(), Eta(step, steps, left));
+}
+
+std::string BarLine(const v1::StepReport& step, int64_t steps, absl::Duration left) {
+  constexpr int64_t kCells = 16;
+  const int64_t filled =
+      std::clamp<int64_t>(step.step() * kCells / std::max<int64_t>(1, steps), 0, kCells);
+  return absl::StrFormat("[%s%s] %s  loss %.3f  %s tokens/s%s",
+                         std::string(static_cast<size_t>(filled), '#'),
+                         std::string(static_cast<size_t>(kCells - filled), '-'),
+                         StepOf(step, steps), step.loss(), Speed(step), Eta(step, steps, left));
 }
 
 std::string EvalLine(const v1::EvalReport& eval) {

@@ -32,8 +32,11 @@ std::string JobText(const v1::Job& job);
 // replace each other: the last counts.
 std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers);
 
-// One line each, without a newline. `steps` is the job's number of steps.
-std::string StepLine(const v1::StepReport& step, int64_t steps);
+// One line each, without a newline. `steps` is the job's number of steps, 0 when it is unknown;
+// `left` the time that the rest of them will take, shown while there are some.
+std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left);
+// Fits a terminal of 80 columns.
+std::string BarLine(const v1::StepReport& step, int64_t steps, absl::Duration left);
 std::string EvalLine(const v1::EvalReport& eval);
 
 }  // namespace sherd

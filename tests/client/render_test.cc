@@ -149,6 +149,19 @@ TEST(RenderText, SaysNumbersShortly) {
   EXPECT_EQ(HumanDuration(absl::InfiniteDuration()), "more than a year");
 }
 
+TEST(RenderText, TheBarFitsATerminal) {
+  v1::StepReport step;
+  step.set_step(123'456);
+  step.set_loss(12.3456);
+  step.set_tokens_per_second(123'456);
+  EXPECT_LE(BarLine(step, 999'999, absl::Hours(99)).size(), 80u);
+  EXPECT_EQ(BarLine(step, 0, absl::ZeroDuration()),
+            "[################] step 123456  loss 12.346  123,456 tokens/s");
+  step.set_step(20);
+  EXPECT_EQ(BarLine(step, 20, absl::ZeroDuration()),
+            "[################] step 20/20  loss 12.346  123,456 tokens/s");
+}
+
 TEST(RenderText, AlignsByCharactersNotBytes) {
   EXPECT_EQ(Table({{"A", "N", "B"}, {"äö", "1", "x"}, {"b", "22", "yy"}}, {false, true, false}),
             "A    N  B\näö   1  x\nb   22  yy\n");
@@ -221,8 +234,7 @@ TEST(Progress, DrawsABarOnATerminalAndDataOnStdout) {
   progress.Show(Event(kStep));
   EXPECT_EQ(out.str(), "");
   EXPECT_EQ(chatter.str(),
-            "\r[############------------] step 10/20  loss 2.5000  grad norm 0.750  lr 3.00e-04  "
-            "12,346 tokens/s  664 ms  ETA 6s\x1b[K");
+            "\r[########--------] step 10/20  loss 2.500  12,346 tokens/s  ETA 6s\x1b[K");
   progress.Finish();
   EXPECT_THAT(out.str(), ::testing::HasSubstr("step 10/20"));
 }
