@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <vector>
 
 namespace sherd {
@@ -53,6 +54,22 @@ TEST(ThreadPool, PublishesWhatTilesWrote) {
   for (int64_t round = 1; round <= 200; ++round) {
     pool.ParallelFor(257, [&](int64_t index, int) { values[static_cast<size_t>(index)] += index; });
     for (int64_t i = 0; i < 257; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], i * round);
+  }
+}
+
+TEST(ThreadPool, ReturnsOnlyWhenTheSlowestTileHasEnded) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 20; ++round) {
+    std::latch both_inside(2);
+    std::vector<double> sums(2);
+    pool.ParallelFor(2, [&](int64_t, int thread) {
+      both_inside.arrive_and_wait();
+      const int64_t terms = thread == 0 ? 1 : 200'000;
+      double sum = 0;
+      for (int64_t i = 1; i <= terms; ++i) sum += 1.0 / static_cast<double>(i);
+      sums[static_cast<size_t>(thread)] = sum;
+    });
+    EXPECT_GT(sums[1], 12);
   }
 }
 
