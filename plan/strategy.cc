@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "plan/shard_layout.h"
+
 namespace sherd {
 namespace {
 
@@ -22,6 +24,13 @@ const StrategyRow* FindStrategy(v1::Strategy strategy) {
     if (row.strategy == strategy) return &row;
   }
   return nullptr;
+}
+
+std::vector<v1::UnitShard> DescribeOwned(const Inventory& inventory, const StrategyRow& strategy,
+                                         int degree, int index) {
+  const bool shards = strategy.optimizer == Placement::kShard;
+  return DescribeShards(inventory, BuildShardLayout(inventory, shards ? degree : 1),
+                        shards ? index : 0);
 }
 
 }  // namespace sherd

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <vector>
+
 #include "absl/types/span.h"
+#include "plan/parameters.h"
 #include "sherd/v1/job.pb.h"
+#include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
@@ -31,5 +35,10 @@ struct StrategyRow {
 absl::Span<const StrategyRow> StrategyTable();
 // nullptr when this build does not execute the strategy.
 const StrategyRow* FindStrategy(v1::Strategy strategy);
+
+// What rank `index` of a data-parallel group of `degree` ranks updates of every unit, as the
+// coordinator sends it: its shard, or all of it where the optimizer state stays whole.
+std::vector<v1::UnitShard> DescribeOwned(const Inventory& inventory, const StrategyRow& strategy,
+                                         int degree, int index);
 
 }  // namespace sherd

@@ -29,13 +29,12 @@ v1::Peer DescribePeer(const State& state, int rank, const RankState& member) {
 void AddShards(const v1::JobSpec& spec, const v1::ProcessGroup& data_group, int rank,
                v1::Assignment& assignment) {
   const StrategyRow* row = FindStrategy(spec.parallel().strategy());
-  const bool sharded = row != nullptr && row->optimizer == Placement::kShard;
+  // Validation lets only strategies through that this build executes.
+  if (row == nullptr) return;
   const auto& members = data_group.ranks();
   const auto position = std::find(members.begin(), members.end(), rank) - members.begin();
-  const Inventory inventory = BuildInventory(ShapeOf(spec.model()));
-  const ShardLayout layout = BuildShardLayout(inventory, sharded ? members.size() : 1);
-  for (v1::UnitShard& shard :
-       DescribeShards(inventory, layout, sharded ? static_cast<int>(position) : 0)) {
+  for (v1::UnitShard& shard : DescribeOwned(BuildInventory(ShapeOf(spec.model())), *row,
+                                            members.size(), static_cast<int>(position))) {
     *assignment.add_shards() = std::move(shard);
   }
 }

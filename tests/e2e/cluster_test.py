@@ -17,19 +17,23 @@ class Jobs(EndToEnd):
         self.start_coordinator()
         self.start_workers(4)
         self.wait_for_workers(4)
-        one = self.submit(self.job("one", steps=300))
-        two = self.submit(self.job("two", steps=300, strategy="ddp"))
-        wait_for(lambda: self.state(one) == self.state(two) == "RUNNING", "both run at one time")
+        one = self.submit(self.job("one", steps=LONG))
+        two = self.submit(self.job("two", steps=LONG, strategy="ddp"))
+        for job in (one, two):
+            self.wait_for_step(job, 100)
+        self.assertEqual([self.state(job) for job in (one, two)], ["RUNNING", "RUNNING"])
         ranks = {job: {rank["worker"] for rank in self.get(job)["ranks"]} for job in (one, two)}
         self.assertFalse(ranks[one] & ranks[two])
         self.assertEqual(len(ranks[one] | ranks[two]), 4)
         curves = []
         for job in (one, two):
-            self.wait_for_state(job, "SUCCEEDED")
-            lines = self.sherd("watch", job, "-o", "json", check=0).stdout.splitlines()
-            steps = [json.loads(line) for line in lines if json.loads(line)["event"] == "step"]
-            self.assertEqual([step["step"] for step in steps], list(range(1, 301)))
-            curves.append([(step["loss"], step["grad_norm"]) for step in steps])
+            self.sherd("cancel", job, check=0)
+            self.wait_for_state(job, "CANCELLED")
+            events = [json.loads(line) for line in
+                      self.sherd("watch", job, "-o", "json", check=103).stdout.splitlines()]
+            steps = [event for event in events if event["event"] == "step"]
+            self.assertEqual([step["step"] for step in steps], list(range(1, len(steps) + 1)))
+            curves.append([(step["loss"], step["grad_norm"]) for step in steps[:100]])
         # F1: zero3 and ddp are the same run, bit for bit.
         self.assertEqual(curves[0], curves[1])
 
@@ -63,7 +67,7 @@ class Jobs(EndToEnd):
         # F51: the exit code tells.
         self.assertEqual(self.sherd("watch", running).returncode, 103)
         # F52: what was logged before the cancel can still be read.
-        self.assertEqual(self.sherd("logs", running, check=0).stderr.count("Traceback"), 0)
+        self.assertIn("parameters", self.sherd("logs", running, check=103).stdout)
 
     def test_a_worker_that_arrives_late_starts_the_job(self):
         self.start_coordinator()
@@ -99,7 +103,7 @@ class Jobs(EndToEnd):
         self.wait_for_workers(2)
         root = pathlib.Path(__file__).resolve().parents[2]
         process = self.run_python(root / "examples/client.py", "--coordinator", self.address,
-                                  "--data", self.text, "--weights", self.scratch / "python-weights")
+                                  "--text", self.text)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         jobs = json.loads(self.sherd("list", "-o", "json", check=0).stdout)
         self.assertIn("CANCELLED", {job["state"] for job in jobs})
@@ -164,7 +168,7 @@ class Deaths(EndToEnd):
         job = self.submit(self.job(steps=1500))
         self.wait_for_step(job, 3)
         self.stop(coordinator, signal.SIGKILL)
-        self.start_coordinator("--listen", self.address)
+        self.start_coordinator(listen=self.address)
         self.assertIn(self.state(job), ("RUNNING", "SUCCEEDED"))
         self.wait_for_state(job, "SUCCEEDED")
 
@@ -213,13 +217,14 @@ class Growth(EndToEnd):
 
 class Metrics(EndToEnd):
     def test_coordinator_and_workers_serve_what_they_do(self):
-        self.start_coordinator("--metrics", "127.0.0.1:0")
+        coordinator = self.start_coordinator("--metrics", "127.0.0.1:0")
         worker = self.start("sherd-worker", "--coordinator", self.address, "--device", "cpu:0",
                             "--metrics", "127.0.0.1:0", "--data-root", self.scratch,
                             "--output-root", self.scratch)
         self.wait_for_workers(1)
         job = self.submit(self.job(steps=LONG, workers=1))
         self.wait_for_step(job, 3)
+        self.assertIn("sherd_build_info", self.scrape(self.metrics_address(coordinator)))
         text = self.scrape(self.metrics_address(worker))
         for series in ("sherd_step_seconds_bucket", "sherd_phase_seconds_total", "sherd_tokens_total",
                        "sherd_loss", "sherd_memory_bytes", "sherd_collective_seconds_total",

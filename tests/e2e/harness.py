@@ -128,10 +128,10 @@ class EndToEnd(unittest.TestCase):
                 raise AssertionError(f"did not end after {sig}: {process.args}")
         return process.returncode
 
-    def start_coordinator(self, *extra):
+    def start_coordinator(self, *extra, listen="127.0.0.1:0"):
         port_file = self.scratch / f"port-{time.monotonic_ns()}"
         self.coordinator_data = self.scratch / "coordinator"
-        process = self.start("sherd-coordinator", "--listen", "127.0.0.1:0", "--port-file", port_file,
+        process = self.start("sherd-coordinator", "--listen", listen, "--port-file", port_file,
                              "--data-dir", self.coordinator_data, *extra)
         wait_for(lambda: port_file.exists() or process.poll() is not None, "coordinator serves")
         self.assertIsNone(process.poll(), pathlib.Path(process.log_path).read_text())
@@ -162,7 +162,9 @@ class EndToEnd(unittest.TestCase):
 
     def get(self, job):
         # The exit code tells the job's state.
-        return json.loads(self.sherd("get", job, "-o", "json").stdout)
+        result = self.sherd("get", job, "-o", "json")
+        self.assertNotEqual(result.stdout, "", f"exit code {result.returncode}: {result.stderr}")
+        return json.loads(result.stdout)
 
     def state(self, job):
         return self.get(job)["state"]
@@ -186,9 +188,9 @@ class EndToEnd(unittest.TestCase):
 
     def metrics_address(self, process):
         """Where a process serves its metrics, from its log."""
-        pattern = re.compile(r"metrics\S* .*?(127\.0\.0\.1:\d+)")
-        found = wait_for(lambda: pattern.search(pathlib.Path(process.log_path).read_text()), "a metrics address")
-        return found.group(1)
+        pattern = re.compile(r"metrics on port (\d+)")
+        found = wait_for(lambda: pattern.search(pathlib.Path(process.log_path).read_text()), "a metrics port")
+        return f"127.0.0.1:{found.group(1)}"
 
     def scrape(self, address):
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:

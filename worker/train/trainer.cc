@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "plan/job_spec.h"
 #include "plan/ledger.h"
 #include "worker/data/inspect.h"
 #include "worker/train/rank_job.h"
@@ -42,7 +43,8 @@ absl::StatusOr<DataGroup> FindDataGroup(const v1::Assignment& assignment) {
 // The coordinator's layout must be the one that this worker would compute: workers of another build
 // could cut units differently, and then gathers would mix them up.
 absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan, int index) {
-  const std::vector<v1::UnitShard> expected = DescribeShards(plan.inventory, plan.layout, index);
+  const std::vector<v1::UnitShard> expected =
+      DescribeOwned(plan.inventory, plan.strategy, plan.layout.degree, index);
   bool equal = static_cast<int>(expected.size()) == assignment.shards_size();
   for (int unit = 0; equal && unit < assignment.shards_size(); ++unit) {
     equal = google::protobuf::util::MessageDifferencer::Equals(expected[static_cast<size_t>(unit)],
@@ -64,12 +66,19 @@ class RankTrainer final : public Trainer {
   TrainResult Run(TrainObserver& observer) override {
     TrainResult result;
     result.status = RunJob(observer, result);
-    if (result.status.ok()) return result;
-    absl::MutexLock lock(&mutex_);
-    if (aborted_) {
-      result.status = absl::AbortedError(formation_abort_.reason());
-      result.lost_peer = -1;
+    if (result.status.ok()) {
+      observer.OnLog(absl::StrCat("finished after step ", result.step));
+      return result;
     }
+    {
+      absl::MutexLock lock(&mutex_);
+      if (aborted_) {
+        result.status = absl::AbortedError(formation_abort_.reason());
+        result.lost_peer = -1;
+      }
+    }
+    observer.OnLog(absl::StrCat("ended after step ", result.step, " at ", result.operation, ": ",
+                                std::string(result.status.message())));
     return result;
   }
 
@@ -122,6 +131,7 @@ class RankTrainer final : public Trainer {
     result.operation = "allocating memory";
     RankJob job(assignment_, plan, group.index, options_.threads, comm, std::move(data), metrics_);
     if (!Publish(&comm, &job)) return absl::AbortedError("aborted while forming");
+    observer.OnLog(Introduction(group, plan, comm));
     observer.OnReady();
     absl::Status status = job.Run(observer);
     result.step = job.step();
@@ -135,6 +145,15 @@ class RankTrainer final : public Trainer {
     absl::MutexLock lock(&mutex_);
     job_ = nullptr;
     return status;
+  }
+
+  std::string Introduction(const DataGroup& group, const RankPlan& plan, Communicator& comm) const {
+    const v1::JobSpec& spec = assignment_.spec();
+    return absl::StrCat(
+        plan.inventory.elements, " parameters, ", std::string(NameOf(spec.parallel().strategy())),
+        " over ", group.ranks.size(), " ranks, ", std::string(NameOf(spec.precision().compute())),
+        "; ", plan.micro_batches.count, " micro-batches a step in ", plan.micro_batches.rounds,
+        " rounds; ", comm.arena_bytes(), " bytes of shared memory, ", options_.threads, " threads");
   }
 
   // False when Abort came before.

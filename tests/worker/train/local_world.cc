@@ -118,7 +118,7 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
     for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) *assignment.add_groups() = group;
     const RankPlan plan = BuildRankPlan(spec, rank, world);
     assignment.clear_shards();
-    for (const v1::UnitShard& shard : DescribeShards(plan.inventory, plan.layout, rank)) {
+    for (const v1::UnitShard& shard : DescribeOwned(plan.inventory, plan.strategy, world, rank)) {
       *assignment.add_shards() = shard;
     }
     Rank& each = *ranks_[static_cast<size_t>(rank)];
