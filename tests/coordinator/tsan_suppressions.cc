@@ -1,0 +1,9 @@
+// Debian's gRPC and protobuf are built without ThreadSanitizer, which therefore cannot see how their
+// threads are ordered. Reports with none of their frames stay.
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:libgrpc\n"
+         "race:libgpr\n"
+         "race:libprotobuf\n"
+         "race:libupb\n"
+         "race:libabsl\n";
+}
