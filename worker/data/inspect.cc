@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/checkpoint/checkpoint.h"
 #include "worker/data/roots.h"
 
 namespace sherd {
@@ -69,11 +68,6 @@ absl::Status CheckTexts(const char* field, const Paths& paths, const std::string
   return absl::OkStatus();
 }
 
-absl::Status CheckOutput(const std::string& root, const std::string& path) {
-  SHERD_ASSIGN_OR_RETURN(const std::string directory, ResolveOutputDirectory(root, path));
-  return CheckReplaceable(*MakePosixFileSystem(), directory);
-}
-
 }  // namespace
 
 absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
@@ -85,7 +79,7 @@ absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& ch
     SHERD_RETURN_IF_ERROR(CheckTexts("data.eval", data.eval(), data_root, seq_len, vocab));
   }
   if (checkpoint.dir().empty()) return absl::OkStatus();
-  const absl::Status output = CheckOutput(output_root, checkpoint.dir());
+  const absl::Status output = ResolveOutputDirectory(output_root, checkpoint.dir()).status();
   return absl::Status(output.code(), absl::StrCat("checkpoint.dir: ", output.message()));
 }
 
