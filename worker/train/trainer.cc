@@ -10,7 +10,9 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
+#include "worker/data/roots.h"
 #include "worker/train/rank_job.h"
 
 namespace sherd {
@@ -186,7 +188,12 @@ std::unique_ptr<Trainer> Trainer::Make(const v1::Assignment& assignment,
 
 absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                              int64_t seq_len, int64_t vocab, const TrainerOptions& options) {
-  return InspectFiles(data, checkpoint, seq_len, vocab, options.data_root, options.output_root);
+  SHERD_RETURN_IF_ERROR(InspectFiles(data, checkpoint, seq_len, vocab, options.data_root,
+                                     options.output_root));
+  if (checkpoint.dir().empty()) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(const std::string directory,
+                         ResolveOutputDirectory(options.output_root, checkpoint.dir()));
+  return CheckReplaceable(*MakePosixFileSystem(), directory);
 }
 
 }  // namespace sherd
