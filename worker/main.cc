@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -23,6 +24,7 @@
 #include "worker/agent/signals.h"
 #include "worker/agent/supervisor.h"
 #include "worker/comm/data_link.h"
+#include "worker/sample/sample_command.h"
 #include "worker/train/trainer.h"
 
 namespace sherd {
@@ -122,6 +124,10 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
 }  // namespace sherd
 
 int main(int argc, char** argv) {
+  // The weights' reader lives here, where the model is; `sherd sample` calls it.
+  if (argc > 1 && absl::string_view(argv[1]) == "sample") {
+    return sherd::SampleMain(argc - 1, argv + 1);
+  }
   sherd::BlockSignals();
   sherd::WorkerFlags flags;
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",
