@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "plan/job_spec.h"
 #include "plan/presets.h"
+#include "plan/spec_rules.h"
 #include "plan/strategy.h"
 
 // Bounds together keep every byte count of one rank and step below 2^62: at most 4e12 parameters ×
@@ -40,47 +40,6 @@ constexpr int kMaxPaths = 10'000;
 constexpr size_t kMaxPathLength = 4096;
 constexpr int64_t kByteVocab = 256;
 
-// Collects violations. The Check functions return whether their rule holds.
-class Rules {
- public:
-  v1::InvalidFields Take() && { return std::move(violations_); }
-
-  void Add(absl::string_view field, absl::string_view description) {
-    v1::InvalidField& violation = *violations_.add_fields();
-    violation.set_field(std::string(field));
-    violation.set_description(std::string(description));
-  }
-
-  bool CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
-    if (value >= least && value <= most) return true;
-    Add(field, absl::StrCat(value, " is out of range; the nearest valid value is ",
-                            std::clamp(value, least, most), " (", least, " to ", most, ")"));
-    return false;
-  }
-
-  // Of a size that has no default.
-  bool CheckGiven(absl::string_view field, int64_t value, int64_t most) {
-    if (value != 0) return CheckRange(field, value, 1, most);
-    Add(field, absl::StrCat("must be given: a number from 1 to ", most));
-    return false;
-  }
-
-  bool CheckReal(absl::string_view field, double value, bool holds, absl::string_view rule) {
-    if (std::isfinite(value) && holds) return true;
-    Add(field, absl::StrCat(value, " is not valid; it must be ", rule));
-    return false;
-  }
-
- private:
-  v1::InvalidFields violations_;
-};
-
-// "; the nearest is 4" or "; the nearest are 8 and 12".
-std::string NearestOf(const std::vector<int64_t>& values) {
-  return absl::StrCat("; the nearest ", values.size() == 1 ? "is " : "are ",
-                      absl::StrJoin(values, " and "));
-}
-
 std::vector<int64_t> NearestDivisors(int64_t of, int64_t value) {
   std::vector<int64_t> nearest;
   int64_t below = std::min(value, of);
@@ -102,7 +61,7 @@ std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most) {
   return nearest;
 }
 
-void CheckName(const v1::JobSpec& spec, Rules& rules) {
+void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
   const std::string& name = spec.name();
   const auto allowed = [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
@@ -123,7 +82,7 @@ void CheckName(const v1::JobSpec& spec, Rules& rules) {
 }
 
 // True when the preset, if any, is one of ours: without it, sizes that are missing say nothing.
-bool CheckPreset(const v1::ModelSpec& model, Rules& rules) {
+bool CheckPreset(const v1::ModelSpec& model, SpecRules& rules) {
   if (model.preset().empty() || FindPreset(model.preset()).has_value()) return true;
   const std::string nearest = Nearest(model.preset(), PresetNames());
   rules.Add("model.preset",
@@ -143,7 +102,7 @@ double ApproximateParameters(const v1::ModelSpec& model) {
                    static_cast<double>(model.context()));
 }
 
-void CheckModel(const v1::ModelSpec& model, Rules& rules) {
+void CheckModel(const v1::ModelSpec& model, SpecRules& rules) {
   if (!CheckPreset(model, rules)) return;
   if (model.arch() != v1::ARCHITECTURE_GPT2) {
     rules.Add("model.arch", absl::StrCat("'", NameOf(model.arch()),
@@ -176,7 +135,7 @@ void CheckModel(const v1::ModelSpec& model, Rules& rules) {
 }
 
 void CheckPaths(absl::string_view field,
-                const google::protobuf::RepeatedPtrField<std::string>& paths, Rules& rules) {
+                const google::protobuf::RepeatedPtrField<std::string>& paths, SpecRules& rules) {
   if (paths.size() > kMaxPaths) {
     rules.Add(field,
               absl::StrCat("lists ", paths.size(), " files; at most ", kMaxPaths, " are allowed"));
@@ -191,7 +150,7 @@ void CheckPaths(absl::string_view field,
   }
 }
 
-void CheckData(const v1::JobSpec& spec, Rules& rules) {
+void CheckData(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::DataSpec& data = spec.data();
   if (data.train().empty()) {
     rules.Add("data.train", "must list at least one file to train on, as in [corpus.txt]");
@@ -209,7 +168,7 @@ void CheckData(const v1::JobSpec& spec, Rules& rules) {
   }
 }
 
-void CheckBatches(const v1::TrainSpec& train, int64_t context, Rules& rules) {
+void CheckBatches(const v1::TrainSpec& train, int64_t context, SpecRules& rules) {
   const bool global =
       rules.CheckRange("train.global_batch", train.global_batch(), 1, kMaxGlobalBatch);
   // A default micro_batch is missing only because global_batch is wrong.
@@ -219,8 +178,8 @@ void CheckBatches(const v1::TrainSpec& train, int64_t context, Rules& rules) {
     rules.Add("train.global_batch",
               absl::StrCat("global_batch ", train.global_batch(),
                            " is not a multiple of micro_batch ", train.micro_batch(),
-                           NearestOf(NearestMultiples(train.micro_batch(), train.global_batch(),
-                                                      kMaxGlobalBatch))));
+                           NearestText(NearestMultiples(train.micro_batch(), train.global_batch(),
+                                                        kMaxGlobalBatch))));
   } else if (global && micro && train.global_batch() / train.micro_batch() > kMaxMicroBatches) {
     rules.Add("train.micro_batch",
               absl::StrCat("makes more than ", kMaxMicroBatches, " micro-batches a step; ",
@@ -238,7 +197,7 @@ void CheckBatches(const v1::TrainSpec& train, int64_t context, Rules& rules) {
   }
 }
 
-void CheckOptimizer(const v1::TrainSpec& train, Rules& rules) {
+void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
   const v1::OptimizerSpec& optimizer = train.optimizer();
   const bool lr = rules.CheckReal("train.optimizer.lr", optimizer.lr(), optimizer.lr() > 0,
                                   "a number above 0, as in 3e-4");
@@ -260,7 +219,7 @@ void CheckOptimizer(const v1::TrainSpec& train, Rules& rules) {
   }
 }
 
-void CheckTrain(const v1::JobSpec& spec, Rules& rules) {
+void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::TrainSpec& train = spec.train();
   const bool steps = rules.CheckGiven("train.steps", train.steps(), kMaxSteps);
   CheckBatches(train, spec.model().context(), rules);
@@ -275,7 +234,7 @@ void CheckTrain(const v1::JobSpec& spec, Rules& rules) {
   rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
 }
 
-void CheckParallel(const v1::ParallelSpec& parallel, Rules& rules) {
+void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
   if (FindStrategy(parallel.strategy()) == nullptr) {
     const std::string names =
         absl::StrJoin(StrategyTable(), ", ", [](std::string* out, const StrategyRow& row) {
@@ -294,7 +253,7 @@ void CheckParallel(const v1::ParallelSpec& parallel, Rules& rules) {
   rules.CheckRange("parallel.prefetch", parallel.prefetch(), 0, kMaxPrefetch);
 }
 
-void CheckElastic(const v1::ElasticSpec& elastic, Rules& rules) {
+void CheckElastic(const v1::ElasticSpec& elastic, SpecRules& rules) {
   const bool least = rules.CheckRange("elastic.min_workers", elastic.min_workers(), 1, kMaxWorkers);
   // 0 is no bound.
   if (elastic.max_workers() != 0) {
@@ -311,7 +270,7 @@ void CheckElastic(const v1::ElasticSpec& elastic, Rules& rules) {
   }
 }
 
-void CheckPrecision(const v1::PrecisionSpec& precision, Rules& rules) {
+void CheckPrecision(const v1::PrecisionSpec& precision, SpecRules& rules) {
   const auto check = [&](absl::string_view field, v1::DataType type) {
     if (!NameOf(type).empty()) return;
     rules.Add(field, absl::StrCat("must be one of ", absl::StrJoin(DataTypeNames(), ", ")));
@@ -323,7 +282,7 @@ void CheckPrecision(const v1::PrecisionSpec& precision, Rules& rules) {
 }  // namespace
 
 v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
-  Rules rules;
+  SpecRules rules;
   CheckName(spec, rules);
   CheckModel(spec.model(), rules);
   CheckData(spec, rules);

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "sherd/v1/job_service.pb.h"
+
+namespace sherd {
+
+// Collects what is wrong with a specification, for ValidateJobSpec. The Check functions return
+// whether their rule holds; one that does not is added with the nearest valid value.
+class SpecRules {
+ public:
+  void Add(absl::string_view field, absl::string_view description);
+  bool CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most);
+  // Of a size that has no default: 0 is "not given".
+  bool CheckGiven(absl::string_view field, int64_t value, int64_t most);
+  // `rule` ends the sentence "it must be …"; a value that is not finite never holds.
+  bool CheckReal(absl::string_view field, double value, bool holds, absl::string_view rule);
+
+  v1::InvalidFields Take() && { return std::move(violations_); }
+
+ private:
+  v1::InvalidFields violations_;
+};
+
+// "; the nearest is 4" or "; the nearest are 8 and 12".
+std::string NearestText(const std::vector<int64_t>& values);
+
+}  // namespace sherd
