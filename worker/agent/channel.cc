@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/string_view.h"
-
 namespace sherd {
 namespace {
 
@@ -28,10 +26,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {
-  absl::string_view message = status.error_message();
+  std::string message = status.error_message();
   // gRPC wraps "Connection refused" in four layers of its own.
   const size_t cause = message.rfind("Failed to connect to remote host: ");
-  if (cause != absl::string_view::npos) message.remove_prefix(cause);
+  if (cause != std::string::npos) message.erase(0, cause);
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
 }
 

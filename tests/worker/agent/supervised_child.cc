@@ -38,6 +38,8 @@ int main(int argc, char** argv) {
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   sigprocmask(SIG_BLOCK, &term, nullptr);
+  // A sanitizer's handler would turn the signal into an exit code.
+  signal(SIGSEGV, SIG_DFL);
   if (mode == "supervise") return Supervise(argv[2]);
 
   const int pipe = open(argv[2], O_WRONLY | O_CLOEXEC);

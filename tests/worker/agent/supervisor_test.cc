@@ -157,6 +157,7 @@ TEST_F(SupervisorTest, ReportsTheSignalThatKilledAChildAndStartsANewIncarnation)
   Births::Birth life = births_.Next();
   size_t deaths = 0;
   for (const int signal : {SIGKILL, SIGSEGV, SIGKILL}) {
+    ASSERT_GT(life.pid, 0);  // kill(0) would hit this very test
     kill(life.pid, signal);
     const v1::ReportExitRequest exit = AwaitExit(++deaths);
     EXPECT_EQ(exit.worker_id(), "host/cpu:0");
@@ -173,6 +174,8 @@ TEST_F(SupervisorTest, ADeathOfOneChildLeavesTheOthersAlone) {
   Start({"wait", "wait"});
   const Births::Birth one = births_.Next();
   const Births::Birth other = births_.Next();
+  ASSERT_GT(one.pid, 0);
+  ASSERT_GT(other.pid, 0);
   kill(one.pid, SIGKILL);
   births_.Next();
   EXPECT_EQ(kill(other.pid, 0), 0);
