@@ -140,7 +140,13 @@ int Main(int argc, char** argv) {
   line.run.job_file = line.job_file;
   line.run.overrides = line.overrides;
   line.run.program = argv[0];
-  return static_cast<int>(Dispatch(command.get_name(), line));
+  const ExitCode code = Dispatch(command.get_name(), line);
+  // A full disk or a closed pipe must not pass for success.
+  if (!std::cout.flush()) {
+    std::cerr << "cannot write to the standard output" << std::endl;
+    return static_cast<int>(code == ExitCode::kSuccess ? ExitCode::kOther : code);
+  }
+  return static_cast<int>(code);
 }
 
 }  // namespace
