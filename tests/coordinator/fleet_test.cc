@@ -165,6 +165,17 @@ TEST_F(FleetTest, AReportSentAgainTakesEffectOnce) {
   EXPECT_EQ(first_->Kinds().back(), "ack 2");
 }
 
+TEST_F(FleetTest, ANewProcessNumbersItsReportsFromOneAgain) {
+  Report(second_, 2, StepReportOf(job_, 1, 1, 3.5));
+  ReportExit("w1", 1, SIGKILL);
+  Report(first_, 2, ReleasedReport(job_, 0));
+  const Link newer = Connect("w1", 2);
+  EXPECT_EQ(newer->sent[0].acknowledged(), 0u);
+  const JobId next = Submit("next", 2);
+  Report(newer, 1, ReadyReport(next, 1));
+  EXPECT_EQ(Job(next).ranks[1].phase, RankPhase::kRunning);
+}
+
 TEST_F(FleetTest, OnlyRankZerosStepsArePublished) {
   const size_t entries = Feed(job_).size();
   Report(second_, 2, StepReportOf(job_, 1, 1, 3.5));
@@ -242,6 +253,16 @@ TEST_F(FleetTest, AfterARestartAFullLeaseMustPassBeforeAWorkerIsMissed) {
   Live(absl::Milliseconds(600), {first});
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
   EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1"));
+}
+
+TEST_F(FleetTest, ARestartDuringAnAbortStillWaitsForItsEnd) {  // F33
+  Report(first_, 2, FailedReport(job_, 0, "no memory", -1));
+  Report(first_, 3, ReleasedReport(job_, 0));
+  Restart();
+  const Link second = Connect(HelloWithRank("w1", 1));
+  EXPECT_THAT(second->Kinds(), ElementsAre("welcome", "abort"));
+  Live(absl::Seconds(11), {second});
+  EXPECT_FALSE(Worker("w1").alive);
 }
 
 TEST_F(FleetTest, ARestartDuringASuspicionEndsIt) {

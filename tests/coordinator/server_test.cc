@@ -365,7 +365,8 @@ TEST_F(ServerTest, StreamsEndAsUnavailableWhenTheCoordinatorStops) {
   EXPECT_EQ(worker.End().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// Fails with too_many_pings within three pings when the server does not allow them (F37).
+// A server that does not allow such pings closes the connection at the fourth with too_many_pings;
+// clients send at most one a second (F37).
 TEST_F(ServerTest, ClientsThatPingWithoutCallsAreNotThrownOut) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 50);
@@ -376,7 +377,7 @@ TEST_F(ServerTest, ClientsThatPingWithoutCallsAreNotThrownOut) {
       coordinator_->address(), grpc::InsecureChannelCredentials(), arguments);
   ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + kDeadline));
   EXPECT_FALSE(channel->WaitForStateChange(
-      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::milliseconds(800)));
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::milliseconds(4500)));
 }
 
 TEST_F(ServerTest, ReflectionListsTheServices) {
