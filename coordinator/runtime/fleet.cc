@@ -44,6 +44,7 @@ v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
   v1::SessionResponse message;
   message.mutable_abort()->set_job_id(seat.job.value());
   message.mutable_abort()->set_epoch(seat.epoch.value());
+  message.mutable_abort()->set_rank(seat.rank);
   message.mutable_abort()->set_reason(reason);
   return message;
 }

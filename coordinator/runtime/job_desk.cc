@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "coordinator/runtime/invalid_fields.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
@@ -17,11 +18,18 @@ absl::Status NoSuchJob(const JobId& id) {
       absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
 }
 
-// A worker does not know the names of the job file's fields; its sentence names the file.
-absl::Status BadFiles(const std::string& sentence) {
+// What a worker says of a job's files: "FIELD: sentence", where the field is one of those that name files.
+absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
-  fields.add_fields()->set_field("data");
-  fields.mutable_fields(0)->set_description(sentence);
+  v1::InvalidField& bad = *fields.add_fields();
+  bad.set_field("data");
+  for (const char* field : {"data.train", "data.eval", "checkpoint.dir"}) {
+    absl::string_view sentence = said;
+    if (!absl::ConsumePrefix(&sentence, field) || !absl::ConsumePrefix(&sentence, ": ")) continue;
+    bad.set_field(field);
+    said = sentence;
+  }
+  bad.set_description(std::string(said));
   return InvalidFieldsError(fields);
 }
 

@@ -102,10 +102,14 @@ TEST_F(JobDeskTest, AWorkerLooksAtTheFilesFirst) {
   ASSERT_TRUE(link->sent.back().has_inspect_data());
   const v1::InspectData& question = link->sent.back().inspect_data();
   EXPECT_EQ(question.seq_len(), RequestOf("r", 1).spec().train().seq_len());
-  Inspected(link, question.request_id(), "data/train.txt is empty; give a text");
+  Inspected(link, question.request_id(), "data.train: data/train.txt is empty; give a text");
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string((*answer)->status().message()), HasSubstr("data/train.txt is empty"));
+  v1::InvalidFields fields;
+  ASSERT_TRUE(fields.ParseFromString(std::string(
+      *(*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields"))));
+  EXPECT_EQ(fields.fields(0).field(), "data.train");
   EXPECT_TRUE(
       (*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields").has_value());
   EXPECT_THAT(controller_->state().jobs, SizeIs(0));

@@ -151,7 +151,7 @@ class EndToEnd(unittest.TestCase):
     def sherd(self, *arguments, limit=LIMIT, check=None, **options):
         environment = {**os.environ, "SHERD_COORDINATOR": getattr(self, "address", "")}
         result = subprocess.run([str(BIN / "sherd"), *map(str, arguments)], capture_output=True, text=True,
-                                timeout=limit, env=environment, stdin=subprocess.DEVNULL, **options)
+                                errors="replace", timeout=limit, env=environment, stdin=subprocess.DEVNULL, **options)
         if check is not None:
             self.assertEqual(result.returncode, check, f"{result.args}\n{result.stdout}\n{result.stderr}")
         return result

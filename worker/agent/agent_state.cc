@@ -68,15 +68,8 @@ AgentState::Actions AgentState::On(const AssignReceived& event) {
 }
 
 AgentState::Actions AgentState::On(const AbortReceived& event) {
-  // An Abort names no rank. One whose Assign was lost on the way is answered with kUnknownRank; the
-  // coordinator knows which rank it gave to this worker.
-  RankId id{JobId(event.abort.job_id()), Epoch(event.abort.epoch()), kUnknownRank};
+  const RankId id{JobId(event.abort.job_id()), Epoch(event.abort.epoch()), event.abort.rank()};
   const RankId* known = Find(id.job);
-  if (rank_.has_value() && rank_->job == id.job && rank_->epoch == id.epoch) {
-    id.rank = rank_->rank;
-  } else if (known != nullptr && known->epoch == id.epoch) {
-    id.rank = known->rank;
-  }
   // Remembered so that an Assign which is still under way cannot start a dead epoch.
   if (known == nullptr || known->epoch < id.epoch) Remember(id);
 

@@ -22,9 +22,6 @@ inline constexpr int kExitRefused = 1;  // cannot work, said why in one sentence
 inline constexpr int kExitUsage = 2;    // wrong command line
 inline constexpr int kExitStuck = 70;   // a trainer did not end after its abort; restart it
 
-// The rank in the answer to an Abort of an epoch that this worker never heard of.
-inline constexpr int32_t kUnknownRank = -1;
-
 // One rank of one epoch of a job.
 struct RankId {
   JobId job;

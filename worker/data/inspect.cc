@@ -73,7 +73,7 @@ absl::Status CheckTexts(const char* field, const Paths& paths, const std::string
 absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                           int64_t seq_len, int64_t vocab, const std::string& data_root,
                           const std::string& output_root) {
-  if (data.train().empty()) return absl::InvalidArgumentError("data.train names no file");
+  if (data.train().empty()) return absl::InvalidArgumentError("data.train: no file is named; name at least one");
   SHERD_RETURN_IF_ERROR(CheckTexts("data.train", data.train(), data_root, seq_len, vocab));
   if (!data.eval().empty()) {
     SHERD_RETURN_IF_ERROR(CheckTexts("data.eval", data.eval(), data_root, seq_len, vocab));

@@ -29,10 +29,12 @@ AssignReceived Assign(const std::string& job, int64_t epoch, int rank = 1) {
   return event;
 }
 
+// Of rank 1, as Assign's default.
 AbortReceived Abort(const std::string& job, int64_t epoch) {
   AbortReceived event;
   event.abort.set_job_id(job);
   event.abort.set_epoch(epoch);
+  event.abort.set_rank(1);
   event.abort.set_reason("cancelled by a user");
   return event;
 }
@@ -155,9 +157,9 @@ TEST(AgentState, IgnoresAnAssignOfAnEpochThatItKnows) {
 TEST(AgentState, AnAbortOfAnOlderEpochIsAnsweredAndDisturbsNothing) {
   AgentState state;
   Handle(state, Assign("a", 2));
-  EXPECT_THAT(Handle(state, Abort("a", 1)), ElementsAre("report a/1/r-1 released"));
+  EXPECT_THAT(Handle(state, Abort("a", 1)), ElementsAre("report a/1/r1 released"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
-  EXPECT_THAT(Handle(state, Abort("b", 5)), ElementsAre("report b/5/r-1 released"));
+  EXPECT_THAT(Handle(state, Abort("b", 5)), ElementsAre("report b/5/r1 released"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
   EXPECT_THAT(Handle(state, TrainerReady{}), ElementsAre("report a/2/r1 ready"));
 }
@@ -176,7 +178,7 @@ TEST(AgentState, AnAbortOfALaterEpochEndsTheCurrentOne) {
   EXPECT_THAT(Handle(state, Abort("a", 2)), ElementsAre("abort"));
   EXPECT_THAT(Handle(state, Abort("a", 1)), IsEmpty());
   EXPECT_THAT(Handle(state, Aborted()),
-              ElementsAre("report a/2/r-1 released", "report a/1/r1 released"));
+              ElementsAre("report a/2/r1 released", "report a/1/r1 released"));
 }
 
 TEST(AgentState, RefusesASecondAssignWhileItWorks) {
@@ -255,7 +257,7 @@ TEST(AgentState, RemembersABoundedNumberOfJobs) {
     Handle(state, Assign(absl::StrCat("job-", i), 1));
     Handle(state, Done());
   }
-  EXPECT_THAT(Handle(state, Abort("job-0", 1)), ElementsAre("report job-0/1/r-1 released"));
+  EXPECT_THAT(Handle(state, Abort("job-0", 1)), ElementsAre("report job-0/1/r1 released"));
   EXPECT_THAT(Handle(state, Abort("job-64", 1)), ElementsAre("report job-64/1/r1 released"));
 }
 
