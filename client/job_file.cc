@@ -13,10 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/job_keys.h"
-#include "client/utf8.h"
 #include "client/yaml_tree.h"
 #include "client/yaml_values.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "plan/job_spec.h"
 
 namespace sherd {

@@ -1,6 +1,8 @@
-#include "client/utf8.h"
+#include "common/utf8.h"
 
 #include <cstdint>
+
+#include "absl/strings/str_cat.h"
 
 namespace sherd {
 namespace {
@@ -42,6 +44,16 @@ std::optional<size_t> FindInvalidUtf8(absl::string_view text) {
     at += lead.length;
   }
   return std::nullopt;
+}
+
+std::string MendUtf8(absl::string_view text) {
+  std::string mended;
+  while (const std::optional<size_t> bad = FindInvalidUtf8(text)) {
+    absl::StrAppend(&mended, text.substr(0, *bad), "\xEF\xBF\xBD");
+    text.remove_prefix(*bad + 1);
+  }
+  absl::StrAppend(&mended, text);
+  return mended;
 }
 
 }  // namespace sherd
