@@ -46,7 +46,7 @@ int64_t GradientSlots(const RankPlan& plan);
 int64_t TreeBuffers(int64_t leaves, int64_t per_fold);
 
 // What the rank will hold, by pool, and what it will send in a step, by collective; the `measured`
-// halves stay zero. Model state: section 3 of the strategy table, plus padding (docs/ledgers.md).
+// halves stay zero. Model state: section 3 of the strategy table, plus padding.
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank);
 
 }  // namespace sherd

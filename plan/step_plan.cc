@@ -94,6 +94,12 @@ class PlanBuilder {
   void Emit(bool exchange_every_round) {
     std::vector<bool> gathered(static_cast<size_t>(units_), false);
     size_t next_span = 0;
+    std::vector<const GatheredSpan*> by_end;
+    for (const GatheredSpan& span : spans_) by_end.push_back(&span);
+    std::stable_sort(
+        by_end.begin(), by_end.end(),
+        [](const GatheredSpan* a, const GatheredSpan* b) { return a->last < b->last; });
+    size_t next_end = 0;
     for (size_t at = 0; at < computes_.size(); ++at) {
       const size_t horizon = at + static_cast<size_t>(options_.prefetch);
       while (next_span < spans_.size() && spans_[next_span].first <= horizon) {
@@ -107,8 +113,8 @@ class PlanBuilder {
       const Compute& compute = computes_[at];
       Push(compute.op, compute.unit, compute.round);
       if (compute.op == StepOp::kBackward) EmitGradients(compute);
-      for (const GatheredSpan& span : spans_) {
-        if (span.last != at) continue;
+      for (; next_end < by_end.size() && by_end[next_end]->last == at; ++next_end) {
+        const GatheredSpan& span = *by_end[next_end];
         gathered[static_cast<size_t>(span.unit)] = false;
         Push(StepOp::kFree, span.unit, span.round);
       }

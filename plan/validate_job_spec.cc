@@ -30,6 +30,8 @@ constexpr int64_t kMaxGlobalBatch = int64_t{1} << 24;
 constexpr int64_t kMaxMicroBatch = int64_t{1} << 16;
 constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 24;
 constexpr int64_t kMaxMicroBatches = int64_t{1} << 16;
+// A smaller one is 0 in fp32, and 0 / 0 where there is no gradient.
+constexpr double kMinEpsilon = 1e-30;
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMaxPrefetch = 16;
 constexpr int64_t kMaxWorkers = int64_t{1} << 16;
@@ -205,8 +207,8 @@ void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
     rules.CheckReal("train.optimizer.betas", beta, beta >= 0 && beta < 1,
                     "at least 0 and below 1, as in [0.9, 0.95]");
   }
-  rules.CheckReal("train.optimizer.eps", optimizer.eps(), optimizer.eps() > 0,
-                  "a number above 0, as in 1e-8");
+  rules.CheckReal("train.optimizer.eps", optimizer.eps(), optimizer.eps() >= kMinEpsilon,
+                  "a number that fp32 can hold beside 1, at least 1e-30, as in 1e-8");
   rules.CheckReal("train.optimizer.weight_decay", optimizer.weight_decay(),
                   optimizer.weight_decay() >= 0, "0 or above, as in 0.1");
   rules.CheckReal("train.grad_clip", train.grad_clip(), train.grad_clip() >= 0,

@@ -40,17 +40,19 @@ struct TensorDescription {
 // All parameters, in order.
 std::vector<TensorDescription> WeightsOf(const Inventory& inventory);
 
-// Where the checkpoint that is to become `directory` is put together in `epoch`: beside it.
-std::string StagingDirectory(const std::string& directory, int64_t epoch);
+// Where the checkpoint that is to become `directory` is put together: beside it, under a name of
+// the job's and epoch's own, so that no other job or epoch writes there.
+std::string StagingDirectory(const std::string& directory, const CheckpointInfo& info);
 
-// Publishing replaces an older checkpoint, never anything else: kFailedPrecondition when `directory`
-// exists and holds a file that is not of a checkpoint.
+// Publishing replaces an older checkpoint, never anything else: kFailedPrecondition when
+// `directory` exists and holds a file that is not of a checkpoint.
 absl::Status CheckReplaceable(FileSystem& files, const std::string& directory);
 
 // Makes the staging directory anew, and its parents. Errors of CheckReplaceable.
-absl::Status PrepareStaging(FileSystem& files, const std::string& directory, int64_t epoch);
+absl::Status PrepareStaging(FileSystem& files, const std::string& directory,
+                            const CheckpointInfo& info);
 // Best effort.
-void DiscardStaging(FileSystem& files, const std::string& directory, int64_t epoch);
+void DiscardStaging(FileSystem& files, const std::string& directory, const CheckpointInfo& info);
 
 // Writes rank's file, "shard-00002-of-00004.safetensors" for rank 1 of 4, and makes it durable. A
 // whole tensor goes by its name and shape, part of one as "NAME[begin:end]". A name may come with

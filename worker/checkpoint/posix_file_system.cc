@@ -88,6 +88,8 @@ class PosixFileSystem final : public FileSystem {
         renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
       return absl::OkStatus();
     }
+    // Some network file systems know no flags of renameat2.
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return RenameInSteps(from, to);
     return Failed(to, "given its name", errno);
   }
 
@@ -95,6 +97,23 @@ class PosixFileSystem final : public FileSystem {
     std::error_code error;
     std::filesystem::remove_all(path, error);
     return error ? Failed(path, "removed", error.value()) : absl::OkStatus();
+  }
+
+ private:
+  // As RenameOrExchange, but a crash between two steps leaves the old directory under `aside`.
+  absl::Status RenameInSteps(const std::string& from, const std::string& to) {
+    const std::string aside = from + ".old";
+    const bool exists = access(to.c_str(), F_OK) == 0;
+    if (exists && rename(to.c_str(), aside.c_str()) != 0) return Failed(to, "moved aside", errno);
+    if (rename(from.c_str(), to.c_str()) != 0) {
+      absl::Status failed = Failed(to, "given its name", errno);
+      if (exists) rename(aside.c_str(), to.c_str());
+      return failed;
+    }
+    if (exists && rename(aside.c_str(), from.c_str()) != 0) {
+      return Failed(aside, "moved", errno);
+    }
+    return absl::OkStatus();
   }
 };
 

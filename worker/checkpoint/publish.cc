@@ -93,7 +93,7 @@ absl::Status PublishCheckpoint(FileSystem& files, const std::string& directory,
                                const CheckpointInfo& info,
                                absl::Span<const TensorDescription> tensors,
                                std::vector<ShardFileInfo> shards) {
-  const std::string staging = StagingDirectory(directory, info.epoch);
+  const std::string staging = StagingDirectory(directory, info);
   SHERD_ASSIGN_OR_RETURN(const Manifest manifest,
                          BuildManifest(staging, info, tensors, std::move(shards)));
   SHERD_RETURN_IF_ERROR(WriteManifest(files, staging, manifest));
@@ -101,7 +101,12 @@ absl::Status PublishCheckpoint(FileSystem& files, const std::string& directory,
   SHERD_RETURN_IF_ERROR(files.SyncDirectory(staging));
   SHERD_RETURN_IF_ERROR(files.RenameOrExchange(staging, directory));
   const std::filesystem::path parent = std::filesystem::path(directory).parent_path();
-  SHERD_RETURN_IF_ERROR(files.SyncDirectory(parent.empty() ? "." : parent.string()));
+  absl::Status durable = files.SyncDirectory(parent.empty() ? "." : parent.string());
+  if (!durable.ok()) {
+    // What stood under the name before takes it back; the caller discards the staging directory.
+    files.RenameOrExchange(directory, staging).IgnoreError();
+    return durable;
+  }
   // An older checkpoint of the same name, if there was one.
   files.Remove(staging).IgnoreError();
   return absl::OkStatus();

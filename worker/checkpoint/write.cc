@@ -102,20 +102,20 @@ std::vector<TensorDescription> WeightsOf(const Inventory& inventory) {
   return tensors;
 }
 
-std::string StagingDirectory(const std::string& directory, int64_t epoch) {
-  const std::string name = std::filesystem::path(directory).filename().string();
-  return absl::StrCat(Parent(directory), "/.", name, ".epoch-", epoch, ".partial");
+std::string StagingDirectory(const std::string& directory, const CheckpointInfo& info) {
+  return absl::StrCat(Parent(directory), "/.", info.job_id, ".epoch-", info.epoch, ".partial");
 }
 
-absl::Status PrepareStaging(FileSystem& files, const std::string& directory, int64_t epoch) {
+absl::Status PrepareStaging(FileSystem& files, const std::string& directory,
+                            const CheckpointInfo& info) {
   SHERD_RETURN_IF_ERROR(CheckReplaceable(files, directory));
-  const std::string staging = StagingDirectory(directory, epoch);
+  const std::string staging = StagingDirectory(directory, info);
   SHERD_RETURN_IF_ERROR(files.Remove(staging));
   return files.MakeDirectories(staging);
 }
 
-void DiscardStaging(FileSystem& files, const std::string& directory, int64_t epoch) {
-  files.Remove(StagingDirectory(directory, epoch)).IgnoreError();
+void DiscardStaging(FileSystem& files, const std::string& directory, const CheckpointInfo& info) {
+  files.Remove(StagingDirectory(directory, info)).IgnoreError();
 }
 
 absl::StatusOr<ShardFileInfo> WriteShard(FileSystem& files, const std::string& staging, int rank,

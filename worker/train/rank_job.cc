@@ -69,6 +69,16 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int gro
 }
 
 absl::Status RankJob::Run(TrainObserver& observer) {
+  absl::Status status = RunSteps(observer);
+  if (status.ok()) return status;
+  // Operations that are under way write into this job's memory, and peers must not wait for a rank
+  // that leaves.
+  comm_.Abort(status.message());
+  executor_.AwaitQuiet();
+  return status;
+}
+
+absl::Status RankJob::RunSteps(TrainObserver& observer) {
   const int64_t steps = spec_.train().steps();
   const int64_t eval_every = spec_.train().eval_every();
   while (step_ < steps) {
@@ -134,7 +144,7 @@ void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observe
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {
-  return sherd::WriteWeights(assignment_, plan_, output_root, step_, memory_, comm_);
+  return sherd::WriteWeights(assignment_, plan_, output_root, step_, *ops_, memory_, comm_);
 }
 
 }  // namespace sherd

@@ -47,6 +47,7 @@ class RankJob {
           Communicator& comm, JobData data, prometheus::Registry& metrics);
 
   // All steps, evaluations and ledgers. The last completed step is in step().
+  // After an error the communicator is aborted and touches nothing of the job any more.
   absl::Status Run(TrainObserver& observer);
   // Writes the rank's part of the weights; see worker/train/write_weights.h.
   absl::StatusOr<std::string> WriteWeights(const std::string& output_root);
@@ -56,6 +57,7 @@ class RankJob {
   std::string operation() const { return executor_.operation(); }
 
  private:
+  absl::Status RunSteps(TrainObserver& observer);
   absl::Status RunStep(TrainObserver& observer);
   absl::Status Evaluate(TrainObserver& observer);
   void ReportLedger(const WireCounts& step_counts, TrainObserver& observer);

@@ -140,7 +140,7 @@ void StepExecutor::Gather(int unit) {
   const size_t at = static_cast<size_t>(unit);
   std::byte* const room = memory_.AcquireGathered(unit);
   const int64_t bytes = plan_.layout.units[at].shard_elements * plan_.param_bytes;
-  gathers_[at] = comm_.AllGather(memory_.unit(unit).params, room, bytes);
+  gathers_[at] = Enqueued(comm_.AllGather(memory_.unit(unit).params, room, bytes));
   params_[at].data = room;
 }
 
@@ -217,8 +217,9 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
 void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
   const size_t at = static_cast<size_t>(op.unit);
   GradientSlot& slot = *std::exchange(slots_[at], nullptr);
-  slot.reduction = comm_.ReduceScatter(slot.data, walk.micro_batches.ContributorsInRound(op.round),
-                                       memory_.unit(op.unit).tree.get());
+  slot.reduction =
+      Enqueued(comm_.ReduceScatter(slot.data, walk.micro_batches.ContributorsInRound(op.round),
+                                   memory_.unit(op.unit).tree.get()));
   reductions_.push_back(slot.reduction);
 }
 
@@ -232,9 +233,10 @@ void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
 }
 
 void StepExecutor::AllReduce(const PlannedOp& op, const Walk& walk) {
-  reductions_.push_back(comm_.AllReduce(
-      memory_.unit(op.unit).grads, plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements,
-      memory_.grad_type(), walk.micro_batches.ContributorsInStep()));
+  const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
+  reductions_.push_back(
+      Enqueued(comm_.AllReduce(memory_.unit(op.unit).grads, padded, memory_.grad_type(),
+                               walk.micro_batches.ContributorsInStep())));
 }
 
 absl::Status StepExecutor::FinishReductions() {
@@ -253,6 +255,8 @@ ExactSum StepExecutor::CountedSquares() {
   ExactSum sum;
   for (int unit = 0; unit <= head_; ++unit) {
     const UnitMemory& memory = memory_.unit(unit);
+    // A shard of padding alone counts nothing and begins behind the last element.
+    if (memory.counted.size() == 0) continue;
     const int64_t skipped = memory.counted.begin - memory.owned.begin;
     ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
                     memory.counted.size(), sum);
@@ -274,7 +278,7 @@ absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
     const size_t piece = static_cast<size_t>(std::min(kExchangePieceBytes, record_bytes - begin));
     std::vector<std::byte> pieces(piece * ranks);
     Ticket ticket =
-        comm_.Exchange(record.data() + begin, pieces.data(), static_cast<int64_t>(piece));
+        Enqueued(comm_.Exchange(record.data() + begin, pieces.data(), static_cast<int64_t>(piece)));
     SHERD_RETURN_IF_ERROR(WaitFor(ticket));
     for (size_t rank = 0; rank < ranks; ++rank) {
       std::memcpy(whole.data() + rank * size + static_cast<size_t>(begin),
@@ -320,22 +324,28 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
     walk.figures.tokens += record.tokens[static_cast<size_t>(round)];
   }
   walk.figures.loss = loss;
-  if (!trains) return absl::OkStatus();
+  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverged(walk);
 
   walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
   walk.figures.grad_norm = std::sqrt(squares.Value());
   if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
-    return absl::DataLossError(
-        absl::StrCat("step ", walk.step, " diverged: loss ", walk.figures.loss, ", gradient norm ",
-                     walk.figures.grad_norm,
-                     "; its update was not applied. Lower train.optimizer.lr or lengthen "
-                     "train.schedule.warmup"));
+    return Diverged(walk);
   }
   const double clip = spec_.train().grad_clip();
   if (clip > 0) {
     walk.grad_scale = static_cast<float>(std::min(1.0, clip / (walk.figures.grad_norm + 1e-6)));
   }
   return absl::OkStatus();
+}
+
+absl::Status StepExecutor::Diverged(const Walk& walk) {
+  // Whoever ends first aborts the communicator; no rank may still be in the exchange then.
+  SHERD_RETURN_IF_ERROR(comm_.Wait(Enqueued(comm_.Barrier())));
+  return absl::DataLossError(absl::StrCat(
+      walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
+      walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,
+      "; nothing was updated with it. Lower train.optimizer.lr or lengthen "
+      "train.schedule.warmup"));
 }
 
 void StepExecutor::Update(int unit, const Walk& walk) {

@@ -64,6 +64,8 @@ class StepExecutor {
 
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
+  // Returns when the communicator touches no memory of the job any more. After its Abort.
+  void AwaitQuiet() { comm_.Wait(last_enqueued_).IgnoreError(); }
   // What was under way last: "backward h.3 round 0".
   std::string operation() const;
   const PhaseSeconds& phases() const { return phases_; }
@@ -95,6 +97,10 @@ class StepExecutor {
   absl::Status ReadMicroBatch(const Walk& walk, int64_t round);
   absl::Status PrepareGradients(int unit);
   absl::Status WaitFor(Ticket& ticket);
+  // Remembers what was enqueued last, which AwaitQuiet waits for.
+  Ticket Enqueued(Ticket ticket) { return last_enqueued_ = ticket; }
+  // The same error on every rank, none of which ends before all have it.
+  absl::Status Diverged(const Walk& walk);
   absl::Status FinishReductions();
   // The summed gradients of what this rank owns of a unit.
   const std::byte* Gradients(int unit);
@@ -119,6 +125,7 @@ class StepExecutor {
   std::vector<UnitGrads> grads_;
   std::vector<GradientSlot*> slots_;  // by unit; nullptr: no buffer taken in this round
   std::vector<Ticket> reductions_;
+  Ticket last_enqueued_ = 0;
   int64_t current_round_ = -1;
   bool has_micro_batch_ = false;
   std::atomic<const PlannedOp*> current_{nullptr};

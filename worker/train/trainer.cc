@@ -1,11 +1,12 @@
 #include "worker/train/trainer.h"
 
-#include <optional>
+#include <algorithm>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
@@ -13,10 +14,16 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
+#include "worker/train/host_memory.h"
 #include "worker/train/rank_job.h"
 
 namespace sherd {
 namespace {
+
+// Ranks wait in collectives for each other's computation, the longest stretch of which is a head's
+// backward or all rounds of a rank that has more of them. Deaths and freezes are known much sooner:
+// by the data link and by the lease.
+constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
 
 // The rank's data-parallel group, and its own place in it.
 struct DataGroup {
@@ -59,6 +66,12 @@ absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan,
       "workers of the same version");
 }
 
+int RanksOnThisHost(const v1::Assignment& assignment) {
+  const std::string& host = assignment.peers(assignment.rank()).host();
+  return static_cast<int>(std::count_if(assignment.peers().begin(), assignment.peers().end(),
+                                        [&](const v1::Peer& peer) { return peer.host() == host; }));
+}
+
 class RankTrainer final : public Trainer {
  public:
   RankTrainer(const v1::Assignment& assignment, const TrainerOptions& options,
@@ -74,7 +87,8 @@ class RankTrainer final : public Trainer {
     }
     {
       absl::MutexLock lock(&mutex_);
-      if (aborted_) {
+      // A cause of the rank's own is the better reason.
+      if (aborted_ && absl::IsAborted(result.status)) {
         result.status = absl::AbortedError(formation_abort_.reason());
         result.lost_peer = -1;
       }
@@ -99,6 +113,8 @@ class RankTrainer final : public Trainer {
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), group.index, static_cast<int>(group.ranks.size()));
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, group.index));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), group.index),
+                                          RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
     result.operation = "forming the data-parallel group";
@@ -125,6 +141,7 @@ class RankTrainer final : public Trainer {
     }
     ShmOptions options;
     options.arena_bytes = RankMemory::ArenaBytes(plan);
+    options.operation_timeout = kOperationTimeout;
     return FormShmCommunicator(listener_, spec, options, &formation_abort_);
   }
 
@@ -137,7 +154,7 @@ class RankTrainer final : public Trainer {
     observer.OnReady();
     absl::Status status = job.Run(observer);
     result.step = job.step();
-    result.operation = job.operation();
+    result.operation = absl::StrCat("step ", job.step() + 1, ", ", job.operation());
     if (status.ok()) {
       result.operation = "writing the weights";
       absl::StatusOr<std::string> path = job.WriteWeights(options_.output_root);
@@ -158,12 +175,13 @@ class RankTrainer final : public Trainer {
         " rounds; ", comm.arena_bytes(), " bytes of shared memory, ", options_.threads, " threads");
   }
 
-  // False when Abort came before.
+  // What Abort reaches from now on; false, and nothing, when Abort came before.
   bool Publish(Communicator* comm, RankJob* job) {
     absl::MutexLock lock(&mutex_);
+    if (aborted_) return false;
     comm_ = comm;
     job_ = job;
-    return !aborted_;
+    return true;
   }
 
   const v1::Assignment assignment_;
@@ -188,8 +206,8 @@ std::unique_ptr<Trainer> Trainer::Make(const v1::Assignment& assignment,
 
 absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                              int64_t seq_len, int64_t vocab, const TrainerOptions& options) {
-  SHERD_RETURN_IF_ERROR(InspectFiles(data, checkpoint, seq_len, vocab, options.data_root,
-                                     options.output_root));
+  SHERD_RETURN_IF_ERROR(
+      InspectFiles(data, checkpoint, seq_len, vocab, options.data_root, options.output_root));
   if (checkpoint.dir().empty()) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(const std::string directory,
                          ResolveOutputDirectory(options.output_root, checkpoint.dir()));

@@ -53,7 +53,8 @@ class Trainer {
   virtual ~Trainer() = default;
   // Blocks until the job is done, fails or is aborted. Call once.
   virtual TrainResult Run(TrainObserver& observer) = 0;
-  // From any thread, also before and after Run: Run returns kAborted within 500 ms.
+  // From any thread, also before and after Run: Run returns kAborted, within 500 ms where it waits
+  // and else at the next operation of the step plan (a unit's forward or backward).
   virtual void Abort(absl::string_view reason) = 0;
 };
 

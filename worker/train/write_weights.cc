@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -70,44 +71,61 @@ CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, in
   return info;
 }
 
+// F15: weights that are no numbers are not published. Loss and norm are those before the last
+// update.
+absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
+  ExactSum squares;
+  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const UnitMemory& unit = memory.unit(static_cast<int>(index));
+    ops.AddSquares(unit.master, DType::kF32, unit.owned.size(), squares);
+  }
+  if (squares.nonfinite == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,
+                                          " weights infinite or no number; lower "
+                                          "train.optimizer.lr"));
+}
+
+absl::Status Publish(FileSystem& files, const std::string& directory, const CheckpointInfo& info,
+                     const RankPlan& plan, const std::vector<std::string>& written) {
+  std::vector<ShardFileInfo> shards;
+  for (const std::string& text : written) {
+    SHERD_ASSIGN_OR_RETURN(ShardFileInfo shard, ShardFileInfo::Parse(text));
+    shards.push_back(std::move(shard));
+  }
+  return PublishCheckpoint(files, directory, info, WeightsOf(plan.inventory), std::move(shards));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
-                                         const std::string& output_root, int64_t step,
+                                         const std::string& output_root, int64_t step, Ops& ops,
                                          RankMemory& memory, Communicator& comm) {
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
   const bool leads = comm.rank() == 0;
+  const CheckpointInfo info = InfoOf(assignment, plan, step);
   const absl::StatusOr<std::string> resolved =
       ResolveOutputDirectory(output_root, assignment.spec().checkpoint().dir());
   absl::Status prepared = resolved.status();
-  if (prepared.ok() && leads) prepared = PrepareStaging(*files, *resolved, assignment.epoch());
+  if (prepared.ok()) prepared = CheckFinite(plan, ops, memory);
+  if (prepared.ok() && leads) prepared = PrepareStaging(*files, *resolved, info);
+  // Whatever goes wrong from here on, also a peer's death, nothing half-written stays.
+  absl::Cleanup discard = [&] {
+    if (leads && resolved.ok()) DiscardStaging(*files, *resolved, info);
+  };
   SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(prepared)).status());
-  const std::string& directory = *resolved;
 
   const std::vector<TensorRange> ranges = RangesOf(plan, memory);
-  const absl::StatusOr<ShardFileInfo> shard = WriteShard(
-      *files, StagingDirectory(directory, assignment.epoch()), comm.rank(), comm.size(), ranges);
-  const absl::StatusOr<std::vector<std::string>> written =
-      Vote(comm, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
-                            : absl::StatusOr<std::string>(shard.status()));
-  if (!written.ok()) {
-    if (leads) DiscardStaging(*files, directory, assignment.epoch());
-    return written.status();
-  }
+  const absl::StatusOr<ShardFileInfo> shard =
+      WriteShard(*files, StagingDirectory(*resolved, info), comm.rank(), comm.size(), ranges);
+  SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> written,
+                         Vote(comm, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
+                                               : absl::StatusOr<std::string>(shard.status())));
 
-  absl::Status published;
-  if (leads) {
-    std::vector<ShardFileInfo> shards;
-    for (const std::string& text : *written) {
-      SHERD_ASSIGN_OR_RETURN(ShardFileInfo info, ShardFileInfo::Parse(text));
-      shards.push_back(std::move(info));
-    }
-    published = PublishCheckpoint(*files, directory, InfoOf(assignment, plan, step),
-                                  WeightsOf(plan.inventory), std::move(shards));
-    if (!published.ok()) DiscardStaging(*files, directory, assignment.epoch());
-  }
+  const absl::Status published =
+      leads ? Publish(*files, *resolved, info, plan, written) : absl::OkStatus();
   SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(published)).status());
-  return directory;
+  std::move(discard).Cancel();
+  return *resolved;
 }
 
 }  // namespace sherd

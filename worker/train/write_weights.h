@@ -15,7 +15,7 @@ namespace sherd {
 // with the same error, and then nothing stands under the final name but what stood there before.
 // The final directory.
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
-                                         const std::string& output_root, int64_t step,
+                                         const std::string& output_root, int64_t step, Ops& ops,
                                          RankMemory& memory, Communicator& comm);
 
 }  // namespace sherd

@@ -65,15 +65,15 @@ std::vector<TensorRange> TinyWeights::Ranges(int rank, int world) const {
 
 absl::Status Save(FileSystem& files, const std::string& directory, const TinyWeights& weights,
                   int world, int64_t step) {
-  SHERD_RETURN_IF_ERROR(PrepareStaging(files, directory, kEpoch));
+  const CheckpointInfo info{"job-1", step, kEpoch, weights.shape, "bytes"};
+  SHERD_RETURN_IF_ERROR(PrepareStaging(files, directory, info));
   std::vector<ShardFileInfo> shards;
   for (int rank = 0; rank < world; ++rank) {
     SHERD_ASSIGN_OR_RETURN(const ShardFileInfo shard,
-                           WriteShard(files, StagingDirectory(directory, kEpoch), rank, world,
+                           WriteShard(files, StagingDirectory(directory, info), rank, world,
                                       weights.Ranges(rank, world)));
     SHERD_ASSIGN_OR_RETURN(shards.emplace_back(), ShardFileInfo::Parse(shard.Serialize()));
   }
-  const CheckpointInfo info{"job-1", step, kEpoch, weights.shape, "bytes"};
   return PublishCheckpoint(files, directory, info, WeightsOf(weights.inventory), shards);
 }
 

@@ -99,9 +99,8 @@ TEST(Checkpoint, AFullDiskAtAnyCallIsAnErrorAndKeepsTheOldOne) {
     Units units;
     const absl::StatusOr<int64_t> step = Load(directory, units);
     ASSERT_TRUE(step.ok()) << step.status();
-    // The last calls only make the new name durable and remove the old files.
-    EXPECT_TRUE(*step == 1 ? !saved.ok() : *step == 2) << call;
-    DiscardStaging(sound, directory, 3);
+    EXPECT_EQ(*step, saved.ok() ? 2 : 1) << call;
+    DiscardStaging(sound, directory, {"job-1", 2, 3, new_weights.shape, "bytes"});
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root.path()), {}), 1);
   }
 }
@@ -168,10 +167,10 @@ TEST(Checkpoint, IsNotPublishedUnlessEveryElementIsThereOnce) {
   const TinyWeights weights(5);
   FaultyFileSystem sound;
   const std::string directory = root / "w";
-  const std::string staging = StagingDirectory(directory, 1);
   const CheckpointInfo info{"job", 1, 1, weights.shape, "bytes"};
+  const std::string staging = StagingDirectory(directory, info);
   const auto publish = [&](std::vector<std::vector<TensorRange>> ranks) {
-    EXPECT_TRUE(PrepareStaging(sound, directory, 1).ok());
+    EXPECT_TRUE(PrepareStaging(sound, directory, info).ok());
     std::vector<ShardFileInfo> shards;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       shards.push_back(*WriteShard(sound, staging, static_cast<int>(rank),

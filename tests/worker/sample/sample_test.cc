@@ -44,12 +44,11 @@ class SampleTest : public testing::Test {
       }
     }
     const auto files = MakePosixFileSystem();
-    ASSERT_TRUE(PrepareStaging(*files, directory_, 1).ok());
-    const auto shard = WriteShard(*files, StagingDirectory(directory_, 1), 0, 1, ranges);
+    const CheckpointInfo info{"job", 1, 1, shape_, tokenizer};
+    ASSERT_TRUE(PrepareStaging(*files, directory_, info).ok());
+    const auto shard = WriteShard(*files, StagingDirectory(directory_, info), 0, 1, ranges);
     ASSERT_TRUE(shard.ok());
-    ASSERT_TRUE(PublishCheckpoint(*files, directory_, {"job", 1, 1, shape_, tokenizer},
-                                  WeightsOf(inventory), {*shard})
-                    .ok());
+    ASSERT_TRUE(PublishCheckpoint(*files, directory_, info, WeightsOf(inventory), {*shard}).ok());
   }
 
   std::string Sample(const SampleOptions& changes) {

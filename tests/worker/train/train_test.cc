@@ -111,6 +111,58 @@ TEST(Trainer, EndsSoonAfterAnAbort) {
   }
 }
 
+// F8: a rank that leaves in the middle of a step takes its memory with it only when the
+// communicator's thread has let go of it. The units are large enough to be given back to the system
+// at once.
+TEST(Trainer, LetsGoOfItsMemoryOnlyWhenNothingReadsOrWritesIt) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  for (int trial = 0; trial < 12; ++trial) {
+    v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1000000);
+    spec.mutable_model()->set_hidden(512);
+    spec.mutable_model()->set_ffn(1024);
+    LocalWorld world(spec, 2);
+    world.Start();
+    world.WaitForStep(0, 1 + trial % 2);
+    if (trial % 3 == 0) {
+      std::filesystem::resize_file(text, 10);
+    } else {
+      for (int rank = 0; rank < 2; ++rank) world.trainer(rank).Abort("stop");
+    }
+    for (const RankRecord& rank : world.Join()) EXPECT_FALSE(rank.result.status.ok());
+    scratch.Write("train.txt", testing::MakeText(3000, 1));
+  }
+}
+
+// F15: an evaluation of weights that are no numbers, and such weights themselves, are errors.
+TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  for (const bool evaluates : {true, false}) {
+    v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1);
+    // The only update overflows.
+    spec.mutable_train()->mutable_optimizer()->set_lr(3e38);
+    spec.mutable_train()->mutable_optimizer()->set_weight_decay(1e3);
+    if (evaluates) spec.mutable_data()->add_eval(text);
+    for (const RankRecord& rank : LocalWorld(spec, 2).Run()) {
+      EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kDataLoss) << rank.result.status;
+    }
+    EXPECT_FALSE(std::filesystem::exists(spec.checkpoint().dir()));
+  }
+}
+
+// A job that cannot fit is refused with the pools that take most.
+TEST(Trainer, RefusesWhatDoesNotFitIntoTheHost) {  // F19, F20
+  ScratchDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 2, 1);
+  spec.mutable_model()->set_vocab(1 << 20);
+  spec.mutable_model()->set_hidden(1 << 14);
+  const std::vector<RankRecord> ranks = LocalWorld(spec, 1).Run();
+  EXPECT_EQ(ranks[0].result.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(ranks[0].result.status.message()), HasSubstr("optimizer"));
+}
+
 // F33: a rank whose peers never come ends when it is told to.
 TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
   ScratchDirectory scratch;
@@ -119,10 +171,12 @@ TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
   LocalWorld world(spec, 2);
   world.trainer(1).Abort("never started");
   world.Start();
+  const absl::Time start = absl::Now();
   world.trainer(0).Abort("its peer is gone");
   for (const RankRecord& rank : world.Join()) {
     EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kAborted) << rank.result.status;
   }
+  EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
 }
 
 // F58: an ended job leaves no series behind.
