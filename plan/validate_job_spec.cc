@@ -208,7 +208,7 @@ void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
                     "at least 0 and below 1, as in [0.9, 0.95]");
   }
   rules.CheckReal("train.optimizer.eps", optimizer.eps(), optimizer.eps() >= kMinEpsilon,
-                  "a number that fp32 can hold beside 1, at least 1e-30, as in 1e-8");
+                  "at least 1e-30, as in 1e-8");
   rules.CheckReal("train.optimizer.weight_decay", optimizer.weight_decay(),
                   optimizer.weight_decay() >= 0, "0 or above, as in 0.1");
   rules.CheckReal("train.grad_clip", train.grad_clip(), train.grad_clip() >= 0,

@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
                     s.mutable_train()->mutable_optimizer()->set_eps(-1);
                     s.mutable_train()->mutable_optimizer()->set_weight_decay(-0.5);
                   },
-                  {"train.optimizer.eps: -1 is not valid; it must be a number above 0, as in 1e-8",
+                  {"train.optimizer.eps: -1 is not valid; it must be at least 1e-30, as in 1e-8",
                    "train.optimizer.weight_decay: -0.5 is not valid; it must be 0 or above, as in "
                    "0.1"}},
         Violation{"MinLrAboveLr",
