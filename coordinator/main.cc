@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -149,7 +150,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file, "File to write HOST:PORT to when serving");
   app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process does");
-  app.set_version_flag("--version", SHERD_VERSION);
+  app.set_version_flag("--version", "sherd-coordinator " SHERD_VERSION);
   const pid_t parent = getppid();
   try {
     app.parse(argc, argv);
@@ -159,6 +160,10 @@ int Main(int argc, char** argv) {
   SetLogProgram("coordinator");
   // Errors are told once, in a sentence of ours; who debugs gRPC sets the variable.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // The log holds the jobs' secrets.
+  umask(077);
+  // A reader of our standard error that went away must not end the daemon.
+  signal(SIGPIPE, SIG_IGN);
   StopSignals signals;
   if (flags.exit_with_parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);

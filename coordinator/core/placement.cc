@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -12,12 +11,6 @@
 
 namespace sherd {
 namespace {
-
-// The workers among which one job may run.
-struct Pool {
-  std::vector<const WorkerState*> idle;
-  int64_t live = 0;
-};
 
 // "cuda" of "cuda:3".
 absl::string_view DeviceKind(absl::string_view device) {
@@ -40,19 +33,6 @@ std::string NaturalKey(absl::string_view text) {
     i = end;
   }
   return key;
-}
-
-using PoolKey = std::pair<std::string, std::string>;  // shared-memory domain, kind of device
-
-std::map<PoolKey, Pool> BuildPools(const State& state, const std::set<WorkerId>& taken) {
-  std::map<PoolKey, Pool> pools;
-  for (const auto& [id, worker] : state.workers) {
-    if (!worker.alive) continue;
-    Pool& pool = pools[{worker.shared_memory_domain, std::string(DeviceKind(worker.device))}];
-    ++pool.live;
-    if (!worker.seat && !taken.contains(id)) pool.idle.push_back(&worker);
-  }
-  return pools;
 }
 
 // What a job asks of a pool.
@@ -78,17 +58,30 @@ Demand DemandOf(const v1::JobSpec& spec) {
   return demand;
 }
 
-std::vector<WorkerId> Choose(std::vector<const WorkerState*> idle, int64_t world) {
-  std::vector<std::tuple<std::string, std::string, WorkerId>> ordered;
+// Takes the first `world` workers by host and name out of `idle`.
+std::vector<WorkerId> TakeFirst(std::vector<const WorkerState*>& idle, int64_t world) {
+  using Place = std::tuple<std::string, std::string, const WorkerState*>;
+  std::vector<Place> ordered;
   ordered.reserve(idle.size());
   for (const WorkerState* worker : idle) {
-    ordered.emplace_back(worker->host, NaturalKey(worker->id.value()), worker->id);
+    ordered.emplace_back(worker->host, NaturalKey(worker->id.value()), worker);
   }
-  std::sort(ordered.begin(), ordered.end());
-  std::vector<WorkerId> chosen;
-  chosen.reserve(world);
-  for (int64_t rank = 0; rank < world; ++rank) chosen.push_back(std::get<2>(ordered[rank]));
-  return chosen;
+  std::sort(ordered.begin(), ordered.end(), [](const Place& a, const Place& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)->id) <
+           std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b)->id);
+  });
+  idle.clear();
+  std::vector<WorkerId> taken;
+  taken.reserve(world);
+  for (const Place& place : ordered) {
+    const WorkerState* worker = std::get<2>(place);
+    if (static_cast<int64_t>(taken.size()) < world) {
+      taken.push_back(worker->id);
+    } else {
+      idle.push_back(worker);
+    }
+  }
+  return taken;
 }
 
 std::string Needs(const Demand& demand) {
@@ -100,14 +93,22 @@ std::string Needs(const Demand& demand) {
 
 }  // namespace
 
-GangPlacement PlaceJob(const State& state, const JobRecord& job, const std::set<WorkerId>& taken) {
+WorkerPools::WorkerPools(const State& state) {
+  for (const auto& [id, worker] : state.workers) {
+    if (!worker.alive) continue;
+    Pool& pool = pools_[{worker.shared_memory_domain, std::string(DeviceKind(worker.device))}];
+    ++pool.live;
+    if (!worker.seat) pool.idle.push_back(&worker);
+  }
+}
+
+GangPlacement WorkerPools::Place(const JobRecord& job) {
   const Demand demand = DemandOf(job.spec);
-  const std::map<PoolKey, Pool> pools = BuildPools(state, taken);
-  const Pool* best = nullptr;      // the largest world now
-  const Pool* promised = nullptr;  // would do if its busy workers were idle
+  Pool* best = nullptr;      // the largest world now
+  Pool* promised = nullptr;  // would do if its busy workers were idle
   int64_t world = 0;
   int64_t live = 0;
-  for (const auto& [key, pool] : pools) {
+  for (auto& [key, pool] : pools_) {
     live += pool.live;
     if (const int64_t possible = demand.World(pool.idle.size()); possible > world) {
       best = &pool;
@@ -120,7 +121,7 @@ GangPlacement PlaceJob(const State& state, const JobRecord& job, const std::set<
   }
   GangPlacement placement;
   if (best != nullptr) {
-    placement.workers = Choose(best->idle, world);
+    placement.workers = TakeFirst(best->idle, world);
     return placement;
   }
   if (promised == nullptr) {
@@ -133,7 +134,8 @@ GangPlacement PlaceJob(const State& state, const JobRecord& job, const std::set<
   placement.reason =
       absl::StrCat("waits for busy workers: it needs ", Needs(demand), ", ", promised->idle.size(),
                    " of ", promised->live, " idle and not spoken for");
-  for (const WorkerState* worker : promised->idle) placement.reserved.insert(worker->id);
+  for (const WorkerState* worker : promised->idle) placement.reserved.push_back(worker->id);
+  promised->idle.clear();
   return placement;
 }
 

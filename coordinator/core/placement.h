@@ -1,7 +1,9 @@
 #pragma once
 
-#include <set>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -20,14 +22,32 @@ struct GangPlacement {
   // Idle workers that the job would use as soon as busy ones join them; later jobs must leave them
   // alone, or a large job would starve behind small ones. Empty when the job fits nowhere even if
   // every worker were idle: then it holds nobody up.
-  std::set<WorkerId> reserved;
+  std::vector<WorkerId> reserved;
 };
 
-// Places `job` on idle live workers that are not in `taken`. All workers of a job are of one kind
-// of device and in one shared-memory domain, since ranks exchange data over shared memory. Its
-// world is as large as idle workers and elastic.max_workers allow, at least elastic.min_workers,
-// and a multiple of parallel.tensor. Among places, the one with the largest world wins, then the
-// first by name. A pure function of its arguments.
-GangPlacement PlaceJob(const State& state, const JobRecord& job, const std::set<WorkerId>& taken);
+// The workers that jobs can be placed on at one moment.
+class WorkerPools {
+ public:
+  // `state` must outlive the pools, its workers unchanged but for their seats.
+  explicit WorkerPools(const State& state);
+
+  // Places `job` on idle live workers; those that it gets or reserves are not offered again. All
+  // workers of a job are of one kind of device and in one shared-memory domain, since ranks
+  // exchange data over shared memory. Its world is as large as idle workers and elastic.max_workers
+  // allow, at least elastic.min_workers, and a multiple of parallel.tensor. Among places, the one
+  // with the largest world wins, then the first by name. Depends on nothing but the pools and the
+  // job.
+  GangPlacement Place(const JobRecord& job);
+
+ private:
+  // The workers among which one job may run.
+  struct Pool {
+    std::vector<const WorkerState*> idle;
+    int64_t live = 0;
+  };
+  using PoolKey = std::pair<std::string, std::string>;  // shared-memory domain, kind of device
+
+  std::map<PoolKey, Pool> pools_;
+};
 
 }  // namespace sherd

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kLostWorkerListedMs = 10 * 60 * 1000;
 // Earlier lives of a worker that are remembered.
 constexpr size_t kRetiredIncarnations = 16;
+// Of any world.
+constexpr int kMostRanks = 1 << 16;
 
 std::string RankOnWorker(int rank, const RankState& state) {
   return absl::StrCat("rank ", rank, " on worker ", state.worker.value());
@@ -74,13 +76,26 @@ void OnCancelRequested(Transition& transition, const v1::CancelRequested& event)
   transition.End(*job, v1::JOB_STATE_CANCELLED, "cancelled by a user");
 }
 
+// A live epoch gives its seats itself: what a Hello says of one is no news, and may be a lie.
+bool IsStale(Transition& transition, const WorkerState& worker, const Seat& seat) {
+  if (seat.rank < 0 || seat.rank >= kMostRanks) return false;
+  const JobRecord* job = transition.Job(seat.job);
+  if (job == nullptr || seat.epoch < job->epoch) return true;
+  if (seat.epoch > job->epoch || !IsTerminal(job->state)) return false;
+  if (seat.rank >= static_cast<int>(job->ranks.size())) return false;
+  const RankState& rank = job->ranks[seat.rank];
+  return rank.worker == worker.id && rank.incarnation == worker.incarnation;
+}
+
 // A worker may say that it is a rank of something that it is no longer: it stays busy until it has
 // answered an Abort, so that two epochs never share a worker.
 void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::WorkerJoined& event) {
   if (event.job_id().empty()) return;
-  worker.seat = Seat{JobId(event.job_id()), Epoch(event.epoch()), event.rank()};
-  transition.Act(SendAbort{worker.id, worker.incarnation, *worker.seat,
-                           "the job went on without this worker"});
+  const Seat seat{JobId(event.job_id()), Epoch(event.epoch()), event.rank()};
+  if (!IsStale(transition, worker, seat)) return;
+  worker.seat = seat;
+  transition.Act(
+      SendAbort{worker.id, worker.incarnation, seat, "the job went on without this worker"});
 }
 
 void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
@@ -177,15 +192,18 @@ void OnRankReleased(Transition& transition, JobRecord& job, RankState& rank,
   }
 }
 
+bool EndsSeat(const v1::RankChanged& event) {
+  return event.milestone() == v1::RankChanged::MILESTONE_FINISHED ||
+         event.milestone() == v1::RankChanged::MILESTONE_RELEASED;
+}
+
 // Frees the worker that reports the end of a seat, which may be one of an epoch that the job has
 // long left.
 bool FreeSeat(Transition& transition, const v1::RankChanged& event, const Seat& seat) {
   WorkerState* worker = transition.Worker(WorkerId(event.worker_id()));
   if (worker == nullptr || worker->incarnation != Incarnation(event.incarnation())) return false;
   if (!worker->alive || worker->seat != seat) return false;
-  const bool ended = event.milestone() == v1::RankChanged::MILESTONE_FINISHED ||
-                     event.milestone() == v1::RankChanged::MILESTONE_RELEASED;
-  if (ended) worker->seat.reset();
+  if (EndsSeat(event)) worker->seat.reset();
   return true;
 }
 
@@ -236,6 +254,24 @@ void OnFormationExpired(Transition& transition, const v1::FormationExpired& even
       absl::StrCat("the world did not form in time: ", missing, " did not become ready"));
 }
 
+// Whether the event may have added or freed a worker, or changed the queue.
+bool MayPlace(const v1::DurableEvent& event) {
+  switch (event.event_case()) {
+    case v1::DurableEvent::kJobSubmitted:
+    case v1::DurableEvent::kCancelRequested:
+    case v1::DurableEvent::kWorkerJoined:
+    case v1::DurableEvent::kWorkerLost:
+      return true;
+    case v1::DurableEvent::kRankChanged:
+      return EndsSeat(event.rank_changed());
+    case v1::DurableEvent::kSuspicionExpired:
+    case v1::DurableEvent::kFormationExpired:
+    case v1::DurableEvent::EVENT_NOT_SET:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 Actions Apply(const v1::DurableEvent& event, State& state) {
@@ -267,7 +303,7 @@ Actions Apply(const v1::DurableEvent& event, State& state) {
     case v1::DurableEvent::EVENT_NOT_SET:
       break;
   }
-  transition.PlaceQueue();
+  if (MayPlace(event)) transition.PlaceQueue();
   return transition.TakeActions();
 }
 

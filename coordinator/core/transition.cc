@@ -81,12 +81,12 @@ void Transition::Enqueue(JobRecord& job) {
 }
 
 void Transition::PlaceQueue() {
-  std::set<WorkerId> taken;
+  WorkerPools pools(state_);
   const std::vector<JobId> queue = state_.queue;
   const JobRecord* ahead = nullptr;
   for (const JobId& id : queue) {
     JobRecord& job = state_.jobs.at(id);
-    GangPlacement placement = PlaceJob(state_, job, taken);
+    GangPlacement placement = pools.Place(job);
     if (!placement.workers.empty()) {
       Form(job, placement.workers);
       continue;
@@ -96,7 +96,6 @@ void Transition::PlaceQueue() {
       absl::StrAppend(&placement.reason, "; ", ahead->id.value(), " comes first");
     }
     if (ahead == nullptr && placement.waiting == Waiting::kIdleWorkers) ahead = &job;
-    taken.merge(placement.reserved);
     Wait(job, placement.waiting, std::move(placement.reason));
   }
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status_macros.h"
 #include "coordinator/rpc/grpc_status.h"
 #include "coordinator/runtime/invalid_fields.h"
@@ -23,6 +24,12 @@ constexpr size_t kLongestRequestId = 128;
 absl::StatusOr<v1::SubmitRequest> Complete(const v1::SubmitRequest& request) {
   v1::SubmitRequest complete = request;
   *complete.mutable_spec() = NormalizeJobSpec(request.spec());
+  const size_t bytes = complete.spec().ByteSizeLong();
+  if (bytes > kMostJobSpecBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the job's specification has ", bytes, " bytes, at most ", kMostJobSpecBytes,
+                     " are accepted; name fewer or larger data files"));
+  }
   v1::InvalidFields invalid = ValidateJobSpec(complete.spec());
   if (request.request_id().empty() || request.request_id().size() > kLongestRequestId) {
     v1::InvalidField* field = invalid.add_fields();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "coordinator/rpc/job_service.h"
 #include "coordinator/rpc/rpc_counter.h"
 #include "coordinator/rpc/worker_service.h"
@@ -15,9 +16,7 @@
 namespace sherd {
 namespace {
 
-// An assignment of a world of 16,384 ranks fits; nothing else comes close.
 constexpr int kMostReceivedBytes = 4 << 20;
-constexpr int kMostSentBytes = 16 << 20;
 constexpr std::chrono::milliseconds kGrace(500);
 
 // A dead peer must not be kept for ever, and clients that ping, also between calls, must not be
@@ -48,7 +47,7 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     AgreeOnKeepalive(builder);
     builder.SetMaxReceiveMessageSize(kMostReceivedBytes);
-    builder.SetMaxSendMessageSize(kMostSentBytes);
+    builder.SetMaxSendMessageSize(kMostCoordinatorMessageBytes);
     builder.RegisterService(&jobs_);
     builder.RegisterService(&workers_);
     server_ = builder.BuildAndStart();

@@ -26,7 +26,8 @@ void SessionReactor::OnReadDone(bool ok) {
   Dispatch();
   request_.Clear();
   absl::MutexLock lock(&mutex_);
-  if (!finished_) StartRead(&request_);
+  // What was sent after a message that got lost must not be acknowledged.
+  if (!closing_) StartRead(&request_);
 }
 
 void SessionReactor::Dispatch() {

@@ -16,6 +16,7 @@ bool EventLoop::Post(Command command, absl::Duration patience) {
   mutex_.AwaitWithTimeout(absl::Condition(&has_room), patience);
   if (stopped_ || commands_.size() >= capacity_) return false;
   commands_.push_back(std::move(command));
+  metrics_.SetQueueDepth(static_cast<int64_t>(commands_.size()));
   return true;
 }
 
@@ -26,7 +27,7 @@ std::deque<EventLoop::Command> EventLoop::TakeCommands() {
     return stopped_ || !commands_.empty();
   };
   mutex_.AwaitWithTimeout(absl::Condition(&has_news), idle);
-  metrics_.SetQueueDepth(static_cast<int64_t>(commands_.size()));
+  metrics_.SetQueueDepth(0);
   return std::exchange(commands_, {});
 }
 

@@ -22,6 +22,11 @@ std::string ExitCause(const v1::ReportExitRequest& exit) {
                       name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
 }
 
+std::string BreakCause(absl::Duration window) {
+  return absl::StrCat("its session broke and was not resumed within ",
+                      absl::FormatDuration(window));
+}
+
 absl::Status CheckHello(const v1::Hello& hello) {
   if (hello.worker_id().empty() || hello.worker_id().size() > kLongestWorkerId) {
     return absl::InvalidArgumentError(absl::StrCat("Hello.worker_id must have 1 to ",
@@ -32,6 +37,14 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return absl::InvalidArgumentError("Hello.incarnation must be drawn at random, not 0");
   }
   return absl::OkStatus();
+}
+
+// The rank of `worker`'s seat is this life of this worker; only then may it learn the epoch's
+// secret.
+bool Holds(const JobRecord& job, const WorkerState& worker) {
+  const int rank = worker.seat->rank;
+  if (rank < 0 || rank >= static_cast<int>(job.ranks.size())) return false;
+  return job.ranks[rank].worker == worker.id && job.ranks[rank].incarnation == worker.incarnation;
 }
 
 bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
@@ -79,7 +92,8 @@ void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   }
   const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation;
   Session& session = sessions_[id];
-  if (session.link != nullptr) {
+  const bool replaces = session.link != nullptr;
+  if (replaces) {
     workers_by_link_.erase(session.link.get());
     session.link->Close(absl::AlreadyExistsError("a newer stream of this worker was opened"));
   }
@@ -95,6 +109,8 @@ void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   if (!resumed) Join(hello);
   Renew(id);
   if (resumed) Reconcile(*FindWorker(journal_.state(), id), hello);
+  // What was asked on the old stream is not answered on the new one.
+  if (replaces) events_.disconnected(id);
 }
 
 void Fleet::Join(const v1::Hello& hello) {
@@ -121,7 +137,7 @@ void Fleet::Reconcile(const WorkerState& worker, const v1::Hello& hello) {
   }
   const JobRecord* job = FindJob(journal_.state(), worker.seat->job);
   const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted &&
-                      job->epoch == worker.seat->epoch;
+                      job->epoch == worker.seat->epoch && Holds(*job, worker);
   if (!wanted) {
     return Send(worker.id, worker.incarnation,
                 AbortMessage(*worker.seat, job == nullptr ? "the job is unknown" : job->reason));
@@ -141,16 +157,45 @@ void Fleet::Disconnect(const WorkerLink* link) {
   workers_by_link_.erase(found);
   Session& session = sessions_.at(id);
   session.link = nullptr;
-  const int64_t break_number = ++session.breaks;
-  timers_.At(clock_.Now() + options_.resume_window, [this, id, break_number] {
-    const auto entry = sessions_.find(id);
-    if (entry == sessions_.end() || entry->second.link != nullptr) return;
-    if (entry->second.breaks != break_number) return;
-    Lose(id, entry->second.incarnation,
-         absl::StrCat("its session broke and was not resumed within ",
-                      absl::FormatDuration(options_.resume_window)));
+  ++session.breaks;
+  IfStillBroken(id, options_.resume_window, [this, id] { Suspect(id); });
+  IfStillBroken(id, options_.resume_window + options_.exit_window, [this, id] {
+    Lose(id, sessions_.at(id).incarnation, BreakCause(options_.resume_window));
   });
   events_.disconnected(id);
+}
+
+void Fleet::IfStillBroken(const WorkerId& id, absl::Duration delay, std::function<void()> task) {
+  const int64_t break_number = sessions_.at(id).breaks;
+  timers_.At(clock_.Now() + delay, [this, id, break_number, task = std::move(task)] {
+    const auto entry = sessions_.find(id);
+    if (entry == sessions_.end() || entry->second.link != nullptr) return;
+    if (entry->second.breaks == break_number) task();
+  });
+}
+
+void Fleet::Suspect(const WorkerId& id) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  const Incarnation incarnation = sessions_.at(id).incarnation;
+  if (worker == nullptr || !worker->alive || worker->incarnation != incarnation) return;
+  const std::string cause = BreakCause(options_.resume_window);
+  const JobRecord* job = worker->seat ? FindJob(journal_.state(), worker->seat->job) : nullptr;
+  if (job == nullptr || !HoldsWorkers(job->state) || job->epoch != worker->seat->epoch) {
+    return Lose(id, incarnation, cause);
+  }
+  // To the job it is as if a peer had lost this rank.
+  v1::DurableEvent event;
+  v1::RankChanged* failed = event.mutable_rank_changed();
+  failed->set_milestone(v1::RankChanged::MILESTONE_FAILED);
+  failed->set_job_id(job->id.value());
+  failed->set_epoch(job->epoch.value());
+  failed->set_rank(worker->seat->rank);
+  failed->set_worker_id(id.value());
+  failed->set_incarnation(incarnation.value());
+  failed->set_step(journal_.feed().ProgressOf(job->id).step);
+  failed->set_error(cause);
+  failed->set_lost_peer(worker->seat->rank);
+  events_.append(std::move(event));
 }
 
 void Fleet::ReportExit(const v1::ReportExitRequest& request) {

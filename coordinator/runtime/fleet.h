@@ -23,8 +23,11 @@ namespace sherd {
 struct FleetOptions {
   // A silent worker is lost after this long; a job's own setting goes before it for its ranks.
   absl::Duration failure_detection = absl::Seconds(3);
-  // A broken stream is only a suspicion for this long.
+  // A stream that is not resumed for this long stops its worker's job.
   absl::Duration resume_window = absl::Milliseconds(250);
+  // The job ends, and its worker is lost, this much later: meanwhile the supervisor may tell of the
+  // signal that killed the process. Ends before the suspicion of a peer that saw the break.
+  absl::Duration exit_window = absl::Milliseconds(200);
 };
 
 // What the rest of the coordinator does about workers' news.
@@ -83,6 +86,10 @@ class Fleet {
   void Join(const v1::Hello& hello);
   // Repeats what a worker that came back on a new stream may have missed.
   void Reconcile(const WorkerState& worker, const v1::Hello& hello);
+  // A stream broke and was not resumed: the other ranks stop at once, the reason may get better.
+  void Suspect(const WorkerId& worker);
+  // Calls `task` after `delay` if the stream is still broken, by the same break.
+  void IfStillBroken(const WorkerId& worker, absl::Duration delay, std::function<void()> task);
   void Lose(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
   void Renew(const WorkerId& worker);
   void TakeReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);

@@ -12,13 +12,16 @@ namespace sherd {
 namespace {
 
 constexpr int kSecretBytes = 32;
+// Each change of the queue or of the workers looks at every queued job.
+constexpr size_t kMostQueued = 10'000;
 
 absl::Status NoSuchJob(const JobId& id) {
   return absl::NotFoundError(
       absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
 }
 
-// What a worker says of a job's files: "FIELD: sentence", where the field is one of those that name files.
+// What a worker says of a job's files: "FIELD: sentence", where the field is one of those that name
+// files.
 absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
   v1::InvalidField& bad = *fields.add_fields();
@@ -63,6 +66,11 @@ void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse>
     if (inspection.request.request_id() != request.request_id()) continue;
     inspection.replies.push_back(std::move(reply));
     return;
+  }
+  if (state.queue.size() + inspections_.size() >= kMostQueued) {
+    return Answer<v1::SubmitResponse>(
+        reply, absl::ResourceExhaustedError(absl::StrCat(
+                   kMostQueued, " jobs are queued already; submit again when some have started")));
   }
   const std::vector<WorkerId> workers = fleet_.Connected();
   if (workers.empty()) return Accept({request, {std::move(reply)}, WorkerId()});

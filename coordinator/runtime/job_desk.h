@@ -38,7 +38,8 @@ class JobDesk {
   JobDesk(const JobDesk&) = delete;
 
   // `request.spec` is normalised and valid. A worker, if one is connected, looks at the job's files
-  // first: kInvalidArgument with its sentence; kDeadlineExceeded when it does not answer.
+  // first: kInvalidArgument with its sentence; kDeadlineExceeded when it does not answer;
+  // kResourceExhausted when too many jobs are queued.
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply);
   void Cancel(const JobId& id, Reply<v1::CancelResponse> reply);
   void GetJob(const JobId& id, Reply<v1::GetJobResponse> reply);

@@ -94,9 +94,36 @@ TEST_F(FleetTest, AStreamThatIsNotResumedIsADeath) {  // F21
   Disconnect(second_);
   Advance(absl::Milliseconds(249));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(first_->Kinds(), testing::Not(testing::Contains("abort")));
   Advance(absl::Milliseconds(2));
+  // The others stop at once; the end waits a little for its reason.
+  EXPECT_EQ(first_->Kinds().back(), "abort");
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(200));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
-  EXPECT_THAT(Job(job_).reason, HasSubstr("not resumed within 250ms"));
+  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("rank 1 on worker w1 was lost"),
+                                      HasSubstr("not resumed within 250ms")));
+}
+
+TEST_F(FleetTest, TheSupervisorsReportIsTheReasonWhenItComesAfterTheResumeWindow) {  // F21, F54
+  Disconnect(second_);
+  Report(first_, 2, FailedReport(job_, 0, "peer 1 closed its link", 1));
+  Advance(absl::Milliseconds(400));
+  ReportExit("w1", 1, SIGKILL);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("killed by signal 9 (SIGKILL)"));
+}
+
+TEST_F(FleetTest, AStreamThatIsResumedLateFindsItsJobAborted) {  // F30
+  Disconnect(second_);
+  Advance(absl::Milliseconds(300));
+  const Link again = Connect(HelloWithRank("w1", 1));
+  EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "abort"));
+  Report(again, 2, ReleasedReport(job_, 1));
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_TRUE(Worker("w1").alive);
+  EXPECT_FALSE(Worker("w1").seat);
 }
 
 TEST_F(FleetTest, ASecondBreakStartsANewWindow) {
@@ -106,7 +133,7 @@ TEST_F(FleetTest, ASecondBreakStartsANewWindow) {
   Disconnect(again);
   Advance(absl::Milliseconds(200));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  Advance(absl::Milliseconds(60));
+  Advance(absl::Milliseconds(260));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
 }
 
@@ -218,6 +245,39 @@ TEST_F(FleetTest, AnAssignThatABrokenStreamLostIsSentAgain) {
   EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
   const Link again = Connect("w2");
   EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "assign"));
+}
+
+TEST_F(FleetTest, AnImpostorLearnsNoSecretAndCrashesNothing) {  // F55
+  Connect("w2");
+  Connect("w3");
+  const JobId forming = Submit("next", 2);
+  ASSERT_EQ(Job(forming).state, v1::JOB_STATE_FORMING);
+  for (const int rank : {0, 1, 2, -1, 1 << 30}) {
+    v1::Hello hello = HelloOf(absl::StrCat("x", rank), 1);
+    hello.set_job_id(forming.value());
+    hello.set_epoch(1);
+    hello.set_rank(rank);
+    Connect(hello);
+    // Again, now as one that has forgotten its rank, or that insists.
+    EXPECT_THAT(Connect(hello)->Kinds(), testing::Not(testing::Contains("assign")));
+    hello.clear_job_id();
+    EXPECT_THAT(Connect(hello)->Kinds(), testing::Not(testing::Contains("assign")));
+  }
+  EXPECT_EQ(Job(forming).state, v1::JOB_STATE_FORMING);
+}
+
+// A log of a version that believed such a Hello gives a state in which nobody has the seat.
+TEST_F(FleetTest, ALogThatHoldsAnImpostorsHelloIsReplayed) {  // F55
+  v1::Hello hello = HelloOf("x", 1);
+  hello.set_job_id(job_.value());
+  hello.set_epoch(1);
+  hello.set_rank(1 << 30);
+  Connect(hello);
+  Restart();
+  hello.clear_job_id();
+  EXPECT_THAT(Connect(hello)->Kinds(), ElementsAre("welcome"));
+  EXPECT_FALSE(Worker("x").seat);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
 }
 
 TEST_F(FleetTest, AnAbortThatABrokenStreamLostIsSentAgain) {

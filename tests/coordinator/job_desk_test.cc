@@ -142,6 +142,17 @@ TEST_F(JobDeskTest, AnotherWorkerLooksWhenTheFirstGoesAway) {
   EXPECT_TRUE((*answer)->ok());
 }
 
+TEST_F(JobDeskTest, AWorkerOnANewStreamIsAskedAgain) {
+  const std::shared_ptr<RecordingLink> old = Connect("w0");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EndTurn();
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  EXPECT_THAT(link->Kinds(), testing::ElementsAre("welcome", "inspect"));
+  Inspected(link, 1, "");
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->value().created());
+}
+
 TEST_F(JobDeskTest, CancelIsIdempotentAndRefusesOtherEnds) {
   const JobId id = Submit("r", 1);
   EXPECT_EQ(Cancel(id)->job().state(), v1::JOB_STATE_CANCELLED);
