@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/limits.h"
 #include "common/status_macros.h"
 #include "grpcpp/grpcpp.h"
 #include "sherd/v1/job_service.grpc.pb.h"
@@ -33,6 +34,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  arguments.SetMaxReceiveMessageSize(kMostCoordinatorMessageBytes);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
@@ -47,8 +49,7 @@ std::string LastCause(const std::string& message) {
 }
 
 bool IsTransient(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE;
 }
 
 // The server's answer about the job, as opposed to a stream that was cut on its way: one that ends
@@ -95,14 +96,19 @@ struct JobClient::Impl {
   explicit Impl(const std::string& address)
       : address(address), channel(MakeChannel(address)), stub(v1::JobService::NewStub(channel)) {}
 
-  // Calls a unary method once.
+  // Calls a unary method once. A deadline that passes here is UNAVAILABLE; one that the server
+  // speaks of is its answer.
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Response*),
                     const Request& request, Response& response) {
     grpc::ClientContext context;
     context.set_deadline(DeadlineIn(kCallDeadline));
-    return (stub.get()->*method)(&context, request, &response);
+    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    const bool late = std::chrono::system_clock::now() >= context.deadline();
+    if (!late || status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return status;
+    return {grpc::StatusCode::UNAVAILABLE,
+            absl::StrCat("no answer within ", absl::FormatDuration(kCallDeadline))};
   }
 
   // Reads one stream to its end; grows `after` with every event.

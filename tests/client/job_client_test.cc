@@ -158,6 +158,16 @@ TEST_F(JobClientTest, PassesTheServersSentenceOn) {
   EXPECT_EQ(missing, absl::NotFoundError("no job has the id nope"));
 }
 
+// A server that ran out of its own time has been reached.
+TEST_F(JobClientTest, PassesTheServersDeadlineOn) {
+  {
+    absl::MutexLock lock(&jobs_.mutex_);
+    jobs_.refusal_ = {grpc::StatusCode::DEADLINE_EXCEEDED, "worker h/cpu:0 did not answer"};
+  }
+  EXPECT_EQ(client_->Submit(v1::JobSpec(), "a").status(),
+            absl::DeadlineExceededError("worker h/cpu:0 did not answer"));
+}
+
 TEST_F(JobClientTest, SaysWhereItSoughtTheCoordinator) {
   StopServer();
   const absl::Status refused = client_->ListJobs().status();
