@@ -12,19 +12,12 @@
 #include "client/janitor.h"
 #include "client/job_file.h"
 #include "client/local_run.h"
+#include "client/run_files.h"
 #include "client/run_plan.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
 namespace {
-
-absl::Status MakeDirectory(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("cannot make the directory ", path, ": ", error.message()));
-}
 
 // As short as it can be typed from here.
 std::string Shortened(const std::string& path, const std::string& working_directory) {
@@ -59,7 +52,11 @@ ExitCode RunCommand(const RunOptions& options) {
   std::error_code error;
   const std::string working_directory = std::filesystem::current_path(error).string();
   const RunPlan plan = PlanRun(options, *file, working_directory);
-  if (absl::Status made = MakeDirectory(plan.log_directory); !made.ok()) return Complain(made);
+  if (absl::Status usable = CheckPaths(options, plan, working_directory); !usable.ok()) {
+    return Complain(usable);
+  }
+  RunFiles files(plan.log_directory);
+  if (absl::Status made = files.Make(); !made.ok()) return Complain(made);
 
   // Signals are blocked first, so that none finds the run half built; then the janitor forks, while
   // this is the only thread.
@@ -72,6 +69,7 @@ ExitCode RunCommand(const RunOptions& options) {
   LocalRun run(options, *file, plan, *janitor, interrupts, progress);
   const absl::Status executed = run.Execute();
   progress.Finish();
+  if (run.refused()) files.Remove();
   if (executed.code() == absl::StatusCode::kCancelled) {
     Complain(executed);
     return ExitCode::kCancelled;

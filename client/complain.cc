@@ -10,7 +10,10 @@
 namespace sherd {
 
 ExitCode Complain(const absl::Status& error) {
-  std::cerr << std::string(error.message()) << std::endl;
+  std::cerr << (error.message().empty() ? absl::StrCat("failed without a reason: ",
+                                                       absl::StatusCodeToString(error.code()))
+                                        : std::string(error.message()))
+            << std::endl;
   return ExitCodeOf(error);
 }
 
@@ -35,7 +38,7 @@ absl::Status CheckAddress(const std::string& coordinator) {
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(coordinator.substr(colon + 1), &port) || port < 1 || port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("the coordinator '", coordinator,
-                                                   "' must be HOST:PORT, as in 127.0.0.1:7070"));
+                                                   "' must be HOST:PORT, as in 127.0.0.1:7700"));
   }
   return absl::OkStatus();
 }

@@ -33,7 +33,20 @@ struct Program {
 constexpr Program kPrograms[] = {{"sherd-coordinator", "coordinator.log", "the coordinator"},
                                  {"sherd-worker", "workers.log", "the workers' supervisor"}};
 
+// 0 for a file that is not there.
+int64_t SizeOf(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
 }  // namespace
+
+std::vector<std::string> LogNames() {
+  std::vector<std::string> names;
+  for (const Program& program : kPrograms) names.emplace_back(program.log);
+  return names;
+}
 
 absl::StatusOr<std::string> FindProgram(const std::string& name) {
   std::error_code error;
@@ -67,9 +80,9 @@ absl::Status LocalCluster::StartProgram(Role role, std::vector<std::string> argu
   SHERD_ASSIGN_OR_RETURN(std::string path, FindProgram(kPrograms[role].name));
   arguments.insert(arguments.begin(), std::move(path));
   arguments.push_back("--exit-with-parent");
-  SHERD_ASSIGN_OR_RETURN(
-      auto process, LocalProcess::Start(
-                        arguments, absl::StrCat(options_.log_directory, "/", kPrograms[role].log)));
+  const std::string log = absl::StrCat(options_.log_directory, "/", kPrograms[role].log);
+  log_begins_[role] = SizeOf(log);
+  SHERD_ASSIGN_OR_RETURN(auto process, LocalProcess::Start(arguments, log));
   janitor_.TakeCareOf(process->pid());
   absl::MutexLock lock(&mutex_);
   processes_[role] = std::move(process);
@@ -78,7 +91,7 @@ absl::Status LocalCluster::StartProgram(Role role, std::vector<std::string> argu
 
 absl::Status LocalCluster::Failure(Role role, absl::string_view what) {
   const std::string log = absl::StrCat(options_.log_directory, "/", kPrograms[role].log);
-  const std::string tail = TailOfFile(log);
+  const std::string tail = TailOfFile(log, log_begins_[role]);
   return absl::UnavailableError(absl::StrCat(
       kPrograms[role].word, " ", what, tail.empty() ? "; its log is empty: " : "; the end of ", log,
       tail.empty() ? "" : ":\n", tail));

@@ -18,6 +18,9 @@ namespace sherd {
 
 class JobClient;
 
+// Of the files in LocalCluster's log directory.
+std::vector<std::string> LogNames();
+
 // The path of a program of this project: beside the present one, else on PATH.
 // kFailedPrecondition says where it was sought.
 absl::StatusOr<std::string> FindProgram(const std::string& name);
@@ -31,7 +34,7 @@ class LocalCluster {
     int workers = 1;
     std::string data_root;
     std::string output_root;
-    // Exists; gets coordinator.log and workers.log.
+    // Exists; gets, or has appended to it, coordinator.log and workers.log.
     std::string log_directory;
     int64_t failure_detection_ms = 3000;
   };
@@ -71,6 +74,8 @@ class LocalCluster {
   Janitor& janitor_;
   const Interrupts& interrupts_;
   std::string address_;
+  // Where this run's part of each log begins; logs of earlier runs are kept.
+  int64_t log_begins_[kRoles] = {};
 
   absl::Mutex mutex_;
   std::unique_ptr<LocalProcess> processes_[kRoles] ABSL_GUARDED_BY(mutex_);

@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<LocalProcess>> LocalProcess::Start(
   SpawnSettings settings;
   posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&settings.actions, STDOUT_FILENO, log_path.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&settings.actions, STDOUT_FILENO, STDERR_FILENO);
   // This process blocks the signals that it handles; the child starts with the usual ones.
   sigset_t none, all;
@@ -118,14 +118,16 @@ void LocalProcess::Kill() {
   if (!how_it_ended_) kill(-pid_, SIGKILL);
 }
 
-std::string TailOfFile(const std::string& path) {
+std::string TailOfFile(const std::string& path, int64_t begin) {
   constexpr std::streamoff kBytes = 4096;
   constexpr size_t kLines = 12;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
   if (!stream) return "";
-  const std::streamoff size = stream.tellg();
-  stream.seekg(std::max<std::streamoff>(0, size - kBytes));
-  std::string text(static_cast<size_t>(std::min(size, kBytes)), '\0');
+  const std::streamoff end = stream.tellg();
+  const std::streamoff start = std::max<std::streamoff>(begin, end - kBytes);
+  if (start >= end) return "";
+  stream.seekg(start);
+  std::string text(static_cast<size_t>(end - start), '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
   std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());

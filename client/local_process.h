@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@
 namespace sherd {
 
 // A child process in a process group of its own, so that a Ctrl-C in the terminal does not reach
-// it. Its output goes to a file. Thread-safe.
+// it. Its output is appended to a file. Thread-safe.
 class LocalProcess {
  public:
   // `arguments` begins with the program's path. kInternal, naming the program, when it cannot be
@@ -46,7 +47,8 @@ class LocalProcess {
   std::optional<std::string> how_it_ended_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The last lines of a log file, for errors; "" when there are none.
-std::string TailOfFile(const std::string& path);
+// The last lines of a log file, for errors, of what stands after its first `begin` bytes; "" when
+// there are none.
+std::string TailOfFile(const std::string& path, int64_t begin = 0);
 
 }  // namespace sherd

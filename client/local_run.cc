@@ -55,7 +55,10 @@ absl::Status LocalRun::StartAndFollow() {
   const auto client = std::make_shared<JobClient>(cluster_.address());
   SHERD_RETURN_IF_ERROR(cluster_.StartWorkers(*client));
   const absl::StatusOr<v1::Job> job = client->Submit(plan_.spec, NewRequestId());
-  if (!job.ok()) return AtTheirLines(job.status(), file_);
+  if (!job.ok()) {
+    refused_ = job.status().code() != absl::StatusCode::kUnavailable;
+    return AtTheirLines(job.status(), file_);
+  }
   {
     absl::MutexLock lock(&mutex_);
     client_ = client;

@@ -31,6 +31,8 @@ class LocalRun {
   // Starts everything, follows the job to its end and stops everything. OK when the job has ended,
   // in whatever state; else what came between, kCancelled for a signal.
   absl::Status Execute();
+  // After Execute: whether the coordinator would not take the job, so that no log is worth keeping.
+  bool refused() const { return refused_; }
 
  private:
   absl::Status StartAndFollow() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,6 +49,7 @@ class LocalRun {
   Interrupts& interrupts_;
   Progress& progress_;
   LocalCluster cluster_;
+  bool refused_ = false;
 
   absl::Mutex mutex_;
   // While there is a job to follow.

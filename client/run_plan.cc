@@ -1,8 +1,11 @@
 #include "client/run_plan.h"
 
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/utf8.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -32,6 +35,24 @@ RunPlan PlanRun(const RunOptions& options, const JobFile& file,
     for (std::string& path : *paths) path = Absolute(working_directory, path);
   }
   return plan;
+}
+
+absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
+                        const std::string& working_directory) {
+  const std::pair<absl::string_view, const std::string&> paths[] = {
+      {"the path of --out", options.out},
+      {"the path of --data-root", options.data_root},
+      {"the path of the present directory", working_directory}};
+  for (const auto& [what, path] : paths) {
+    if (FindInvalidUtf8(path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " is not UTF-8 text, as the paths of a job must be"));
+    }
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(plan.data_root, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--data-root ", options.data_root, " is not a directory"));
 }
 
 absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec) {

@@ -22,6 +22,11 @@ struct RunPlan {
 RunPlan PlanRun(const RunOptions& options, const JobFile& file,
                 const std::string& working_directory);
 
+// kInvalidArgument when a path cannot be sent (it is not UTF-8 text) or --data-root is no
+// directory.
+absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
+                        const std::string& working_directory);
+
 // Whether so many workers suffice for the job, and no more than a host can bear.
 absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec);
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/janitor.h"
+#include "client/run_files.h"
 #include "client/run_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +53,34 @@ class LocalProcessTest : public ::testing::Test {
 
   std::string directory_;
 };
+
+TEST_F(LocalProcessTest, KeepsTheLogOfAnEarlierRun) {
+  for (const char* script : {"echo first", "echo second"}) {
+    auto process = Shell(script);
+    EXPECT_TRUE(Eventually([&] { return process->HowItEnded().has_value(); }));
+  }
+  EXPECT_EQ(TailOfFile(Log()), "first\nsecond");
+  EXPECT_EQ(TailOfFile(Log(), 6), "second");
+  EXPECT_EQ(TailOfFile(Log(), 13), "");
+}
+
+TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
+  const std::string fresh = directory_ + "/out/a";
+  RunFiles made(fresh + "/logs");
+  ASSERT_TRUE(made.Make().ok());
+  std::ofstream(fresh + "/logs/workers.log") << "x";
+  made.Remove();
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+
+  std::filesystem::create_directories(fresh + "/logs");
+  std::ofstream(fresh + "/logs/workers.log") << "of an earlier run";
+  RunFiles kept(fresh + "/logs");
+  ASSERT_TRUE(kept.Make().ok());
+  std::ofstream(fresh + "/logs/coordinator.log") << "x";
+  kept.Remove();
+  EXPECT_EQ(TailOfFile(fresh + "/logs/workers.log"), "of an earlier run");
+  EXPECT_FALSE(std::filesystem::exists(fresh + "/logs/coordinator.log"));
+}
 
 TEST_F(LocalProcessTest, TellsHowItEnded) {
   auto process = Shell("echo out; echo err >&2; exit 7");
