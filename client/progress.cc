@@ -3,12 +3,20 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/render_json.h"
 #include "client/render_text.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
+
+namespace {
+
+// "FAILED: rank 1 died".
+std::string Verdict(v1::JobState state, const std::string& reason) {
+  return absl::StrCat(NameOf(state), reason.empty() ? "" : ": ", reason);
+}
+
+}  // namespace
 
 Progress::Progress(const Options& options, std::ostream& out, std::ostream& chatter)
     : options_(options), out_(out), chatter_(chatter) {}
@@ -32,19 +40,19 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
   switch (event.event_case()) {
     case v1::JobEvent::kState: {
       const v1::StateChange& state = event.state();
-      Say(absl::StrCat(NameOf(state.state()), state.reason().empty() ? "" : ": ", state.reason()));
+      Say(Verdict(state.state(), state.reason()));
       return;
     }
     case v1::JobEvent::kStep:
       ShowStep(event.step());
       return;
     case v1::JobEvent::kEval:
-      eval_ = event.eval();
       ClearBar();
-      out_ << EvalLine(*eval_) << std::endl;
+      out_ << EvalLine(event.eval()) << std::endl;
       return;
     case v1::JobEvent::kEpoch:
-      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ", event.epoch().world(), " workers",
+      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ", event.epoch().world(),
+                       event.epoch().world() == 1 ? " worker" : " workers",
                        event.epoch().reason().empty() ? "" : ": ", event.epoch().reason()));
       return;
     case v1::JobEvent::kLedger:
@@ -97,8 +105,10 @@ void Progress::Finish() {
   if (options_.format != OutputFormat::kTable) return;
   if (options_.bar && step_) out_ << StepLine(*step_, options_.steps, TimeLeft()) << "\n";
   if (!ledgers_.empty()) out_ << "\n" << LedgerTables(ledgers_);
-  if (eval_) out_ << absl::StrFormat("\nheld-out loss %.4f nats a token\n", eval_->loss());
   out_ << std::flush;
+  if (done_ && done_->state() != v1::JOB_STATE_SUCCEEDED) {
+    chatter_ << "\n" << Verdict(done_->state(), done_->reason()) << std::endl;
+  }
 }
 
 }  // namespace sherd

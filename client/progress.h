@@ -33,7 +33,7 @@ class Progress {
   void Show(const v1::JobEvent& event);
   // A sentence for the person who watches.
   void Say(absl::string_view sentence);
-  // After the last event: for a person the tables and the held-out loss.
+  // After the last event: for a person the tables, and again how a job that did not succeed ended.
   void Finish();
 
   // Present once the job has ended.
@@ -53,7 +53,6 @@ class Progress {
   std::optional<v1::StepReport> step_;
   // Smoothed; the first step's, which is slow, is forgotten.
   double step_ms_ = 0;
-  std::optional<v1::EvalReport> eval_;
   std::vector<v1::RankLedger> ledgers_;
   std::optional<v1::Done> done_;
 };

@@ -75,8 +75,47 @@ std::string Eta(const v1::StepReport& step, int64_t steps, absl::Duration left) 
   return step.step() < steps ? absl::StrCat("  ETA ", HumanDuration(left)) : "";
 }
 
+bool Agrees(const v1::LedgerLine& line) { return line.predicted() == line.measured(); }
+
+// Numbers that differ are told to the byte.
 std::string PairText(const v1::LedgerLine& line) {
-  return absl::StrCat(HumanBytes(line.predicted()), " / ", HumanBytes(line.measured()));
+  if (Agrees(line)) {
+    return absl::StrCat(HumanBytes(line.predicted()), " / ", HumanBytes(line.measured()));
+  }
+  return absl::StrCat(WithThousands(line.predicted()), " != ", WithThousands(line.measured()),
+                      " B");
+}
+
+// How many of the ledgers' numbers are not as predicted, messages included.
+int64_t CountDifferences(const std::vector<v1::RankLedger>& ledgers) {
+  int64_t count = 0;
+  for (const v1::RankLedger& ledger : ledgers) {
+    for (const auto& [pool, line] : ledger.memory()) count += Agrees(line) ? 0 : 1;
+    for (const auto& [collective, line] : ledger.wire()) {
+      count += Agrees(line.bytes()) && Agrees(line.messages()) ? 0 : 1;
+    }
+  }
+  return count;
+}
+
+std::string LedgerVerdict(const std::vector<v1::RankLedger>& ledgers) {
+  if (const int64_t count = CountDifferences(ledgers); count > 0) {
+    return absl::StrCat("predicted and measured differ in ", count, count == 1 ? " line" : " lines",
+                        ": see !=, or the messages in -o json\n");
+  }
+  return ledgers.size() == 1
+             ? "predicted = measured to the byte\n"
+             : absl::StrCat("predicted = measured to the byte on all ", ledgers.size(), " ranks\n");
+}
+
+// Whether anything was to be sent or was sent.
+bool AnySent(const std::vector<v1::RankLedger>& ledgers) {
+  for (const v1::RankLedger& ledger : ledgers) {
+    for (const auto& [collective, line] : ledger.wire()) {
+      if (line.bytes().predicted() != 0 || line.bytes().measured() != 0) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -187,10 +226,13 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
     const auto found = ledger.wire().find(collective);
     return found == ledger.wire().end() ? "-" : PairText(found->second.bytes());
   };
+  const std::string sent =
+      AnySent(ranks) ? absl::StrCat("Bytes sent by each rank in one step: predicted / measured\n",
+                                    PerRank("collective", ranks, CollectivesOf(ranks), wire))
+                     : "Bytes sent by each rank in one step: none\n";
   return absl::StrCat("Peak memory by rank and pool: predicted / measured\n",
-                      PerRank("pool", ranks, PoolsOf(ranks), memory),
-                      "\nBytes sent by each rank in one step: predicted / measured\n",
-                      PerRank("collective", ranks, CollectivesOf(ranks), wire));
+                      PerRank("pool", ranks, PoolsOf(ranks), memory), "\n", sent, "\n",
+                      LedgerVerdict(ranks));
 }
 
 std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left) {
@@ -210,8 +252,8 @@ std::string BarLine(const v1::StepReport& step, int64_t steps, absl::Duration le
 }
 
 std::string EvalLine(const v1::EvalReport& eval) {
-  return absl::StrFormat("held-out loss %.4f after step %d (%s tokens)", eval.loss(), eval.step(),
-                         WithThousands(eval.tokens()));
+  return absl::StrFormat("held-out loss %.4f nats a token after step %d (%s tokens)", eval.loss(),
+                         eval.step(), WithThousands(eval.tokens()));
 }
 
 }  // namespace sherd

@@ -174,15 +174,33 @@ TEST(RenderText, ShowsPredictedBesideMeasured) {
   other.mutable_memory()->erase("novel");
   EXPECT_EQ(LedgerTables({Event(kLedger).ledger(), other, Event(kLedger).ledger()}),
             "Peak memory by rank and pool: predicted / measured\n"
-            "pool               rank 0             rank 1\n"
-            "params  1.0 MiB / 1.0 MiB  1.0 MiB / 1.0 MiB\n"
-            "novel                   -          5 B / 6 B\n"
-            "peak    3.0 MiB / 3.0 MiB  3.0 MiB / 3.0 MiB\n"
+            "pool                      rank 0                    rank 1\n"
+            "params         1.0 MiB / 1.0 MiB         1.0 MiB / 1.0 MiB\n"
+            "novel                          -                  5 != 6 B\n"
+            "peak    3,145,728 != 3,145,729 B  3,145,728 != 3,145,729 B\n"
             "\n"
             "Bytes sent by each rank in one step: predicted / measured\n"
             "collective             rank 0             rank 1\n"
             "all_gather  2.0 KiB / 2.0 KiB  2.0 KiB / 2.0 KiB\n"
-            "total       2.0 KiB / 2.0 KiB  2.0 KiB / 2.0 KiB\n");
+            "total       2.0 KiB / 2.0 KiB  2.0 KiB / 2.0 KiB\n"
+            "\n"
+            "predicted and measured differ in 3 lines: see !=, or the messages in -o json\n");
+}
+
+// One byte or one message more than predicted is no agreement.
+TEST(RenderText, SaysThatTheLedgersAreExactOnlyWhenTheyAre) {
+  v1::RankLedger exact = Event(kLedger).ledger();
+  for (auto& [pool, line] : *exact.mutable_memory()) line.set_measured(line.predicted());
+  v1::RankLedger other = exact;
+  other.set_rank(2);
+  EXPECT_THAT(LedgerTables({exact, other}),
+              ::testing::EndsWith("\n\npredicted = measured to the byte on all 2 ranks\n"));
+  (*other.mutable_wire())["total"].mutable_messages()->set_measured(5);
+  EXPECT_THAT(LedgerTables({exact, other}), ::testing::HasSubstr("differ in 1 line:"));
+  for (auto& [name, line] : *exact.mutable_wire()) line.Clear();
+  EXPECT_THAT(LedgerTables({exact}),
+              ::testing::EndsWith("\n\nBytes sent by each rank in one step: none\n"
+                                  "\npredicted = measured to the byte\n"));
 }
 
 TEST(RenderText, ListsJobsAndWorkers) {
@@ -222,10 +240,18 @@ TEST(Progress, PrintsPlainLinesOffATerminal) {
             "2m06s\n"
             "step  20/200  loss 2.5000  grad norm 0.750  lr 3.00e-04  12,346 tokens/s  664 ms  ETA "
             "1m59s\n"
-            "held-out loss 2.2500 after step 20 (1,000 tokens)\n"
-            "\nheld-out loss 2.2500 nats a token\n");
+            "held-out loss 2.2500 nats a token after step 20 (1,000 tokens)\n");
   EXPECT_EQ(chatter.str(), "RUNNING\n[rank 1] hello\n");
   EXPECT_EQ(progress.done()->state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST(Progress, EndsWithTheVerdictOfAJobThatDidNotSucceed) {
+  std::ostringstream out, chatter;
+  Progress progress({OutputFormat::kTable, false, 20}, out, chatter);
+  progress.Show(Event(kLedger));
+  progress.Show(Event("done { state: JOB_STATE_FAILED reason: 'rank 1 died' }"));
+  progress.Finish();
+  EXPECT_EQ(chatter.str(), "\nFAILED: rank 1 died\n");
 }
 
 TEST(Progress, DrawsABarOnATerminalAndDataOnStdout) {
