@@ -30,7 +30,9 @@ template <typename Message>
 absl::Status Size(const Node& node, Message& message, void (Message::*set)(int64_t)) {
   int64_t value = 0;
   SHERD_RETURN_IF_ERROR(ReadWhole(node, value));
-  if (value == 0) return absl::InvalidArgumentError("0 is out of range; it must be at least 1");
+  if (value == 0) {
+    return absl::InvalidArgumentError("0 is out of range; the nearest valid value is 1");
+  }
   (message.*set)(value);
   return absl::OkStatus();
 }

@@ -1,11 +1,15 @@
 // sherd: submits, follows and runs training jobs. docs/job-file.md says what a job is.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "plan/job_spec.h"
 
@@ -38,7 +42,9 @@ OutputFormat FormatFromName(const std::string& name) {
 
 CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLine& line) {
   CLI::App& command = *app.add_subcommand(name, help);
-  command.add_option("--coordinator", line.connection.coordinator, "HOST:PORT of the coordinator")
+  command
+      .add_option("--coordinator", line.connection.coordinator,
+                  "The coordinator (default: the environment's SHERD_COORDINATOR)")
       ->envname("SHERD_COORDINATOR")
       ->option_text("HOST:PORT");
   AddFormat(command, line);
@@ -58,10 +64,24 @@ void AddJobId(CLI::App& command, CommandLine& line) {
       ->option_text("JOB");
 }
 
+// In the words of a job file's values.
+std::string CheckWhole(const std::string& text) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value)) {
+    return absl::StrCat("'", text, "' must be a whole number, as in 4");
+  }
+  if (value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max())
+    return "";
+  return absl::StrCat(value, " is out of range");
+}
+
 void AddRun(CLI::App& app, CommandLine& line) {
   CLI::App& run = *app.add_subcommand("run", "Train on this machine: start workers, follow, stop");
   AddJobFile(run, line);
-  run.add_option("--workers", line.run.workers, "Worker processes")->required();
+  run.add_option("--workers", line.run.workers, "Worker processes")
+      ->required()
+      ->check(CheckWhole)
+      ->option_text("N");
   run.add_option("--out", line.run.out, "Where logs and weights go (default: out/NAME)")
       ->option_text("DIR");
   run.add_option("--data-root", line.run.data_root,
@@ -75,14 +95,16 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddRun(app, line);
   CLI::App& submit = AddRemote(app, "submit", "Queue a job and print its id", line);
   AddJobFile(submit, line);
-  submit.add_option("--request-id", line.request_id,
-                    "Submitting again with the same id returns the same job");
+  submit
+      .add_option("--request-id", line.request_id,
+                  "Submitting again with the same id returns the same job")
+      ->option_text("ID");
   AddRemote(app, "list", "List the jobs, newest first", line);
   AddJobId(AddRemote(app, "get", "Show a job; its state is the exit code", line), line);
   AddJobId(AddRemote(app, "watch", "Follow a job to its end", line), line);
   CLI::App& logs = AddRemote(app, "logs", "Follow what a job's ranks say", line);
   AddJobId(logs, line);
-  logs.add_option("--rank", line.rank, "Of this rank only");
+  logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
   app.add_subcommand("sample", "Generate text from the weights of a job")

@@ -1,7 +1,10 @@
 #include "client/yaml_values.h"
 
 #include <cmath>
+#include <limits>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -15,6 +18,14 @@ absl::Status Wrong(const YamlNode& node, absl::string_view rule) {
 }
 
 bool IsPlain(const YamlNode& node) { return node.kind == YamlNode::Kind::kScalar && !node.quoted; }
+
+// A whole number that has more digits than int64 can hold.
+bool IsBeyondInt64(absl::string_view text) {
+  int64_t value = 0;
+  if (absl::SimpleAtoi(text, &value)) return false;
+  if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
+  return !text.empty() && absl::c_all_of(text, absl::ascii_isdigit);
+}
 
 }  // namespace
 
@@ -38,6 +49,11 @@ std::string Quoted(const YamlNode& node) {
 }
 
 absl::Status ReadWhole(const YamlNode& node, int64_t& value) {
+  if (IsPlain(node) && IsBeyondInt64(node.text)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(node), " is out of range; whole numbers go from ",
+        std::numeric_limits<int64_t>::min(), " to ", std::numeric_limits<int64_t>::max()));
+  }
   if (!IsPlain(node) || !absl::SimpleAtoi(node.text, &value)) {
     return Wrong(node, "a whole number, as in 32");
   }

@@ -96,9 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"QuotedNumber", "train: {steps: '20'}",
                 "job.yaml:1: train.steps: '20' must be a whole number, as in 32"},
         Refusal{"NumberBeyondInt64", "train: {steps: 99999999999999999999}",
-                "job.yaml:1: train.steps: '99999999999999999999' must be a whole number, as in 32"},
+                "job.yaml:1: train.steps: '99999999999999999999' is out of range; whole numbers go "
+                "from -9223372036854775808 to 9223372036854775807"},
         Refusal{"ZeroSteps", "train: {steps: 0}",
-                "job.yaml:1: train.steps: 0 is out of range; it must be at least 1"},
+                "job.yaml:1: train.steps: 0 is out of range; the nearest valid value is 1"},
         Refusal{"ZeroLr", "train: {optimizer: {lr: 0}}",
                 "job.yaml:1: train.optimizer.lr: 0 is not valid; it must be a number above 0"},
         Refusal{"NotANumber", "train: {optimizer: {lr: .nan}}",

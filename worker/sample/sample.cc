@@ -19,12 +19,16 @@ namespace {
 constexpr int64_t kBytes = 256;
 
 absl::Status CheckOptions(const SampleOptions& options) {
-  if (options.tokens < 0) return absl::InvalidArgumentError("the number of tokens is negative");
+  const auto wrong = [](absl::string_view flag, auto value, absl::string_view rule) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " ", value, " is out of range; it must be ", rule));
+  };
+  if (options.tokens < 0) return wrong("--tokens", options.tokens, "0 or more");
   if (!std::isfinite(options.temperature) || options.temperature < 0) {
-    return absl::InvalidArgumentError("the temperature must be 0 or more");
+    return wrong("--temperature", options.temperature, "0 or a finite number above");
   }
-  if (options.top_k < 0) return absl::InvalidArgumentError("top-k must be 0 (all) or more");
-  if (options.threads < 1) return absl::InvalidArgumentError("it takes at least one thread");
+  if (options.top_k < 0) return wrong("--top-k", options.top_k, "0 (all) or more");
+  if (options.threads < 1) return wrong("--threads", options.threads, "1 or more");
   return absl::OkStatus();
 }
 
