@@ -16,7 +16,10 @@ import sys
 import tempfile
 import uuid
 
-import grpc
+try:
+    import grpc
+except ImportError:
+    sys.exit("the Python module grpc is missing: install python3-grpcio")
 
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "proto"
 
