@@ -51,6 +51,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   prctl(PR_SET_NAME, kWorkerProgram);
   SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));
   SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   SHERD_ASSIGN_OR_RETURN(const absl::Duration connect_timeout, ParseTimeout(flags.connect_timeout));
   const auto registry = std::make_shared<prometheus::Registry>();
   AddBuildInfo(*registry, "worker");
@@ -96,6 +97,7 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   SHERD_ASSIGN_OR_RETURN(const int slots, ParseDevices(flags.devices, HostCores()));
   SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
   SHERD_RETURN_IF_ERROR(ParseTimeout(flags.connect_timeout).status());
+  SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots);
   std::vector<std::string> metrics(slots);
   SupervisorOptions options;
@@ -124,6 +126,7 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
 }  // namespace sherd
 
 int main(int argc, char** argv) {
+  const pid_t parent = getppid();
   // The weights' reader lives here, where the model is; `sherd sample` calls it.
   if (argc > 1 && absl::string_view(argv[1]) == "sample") {
     return sherd::SampleMain(argc - 1, argv + 1);
@@ -138,7 +141,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : sherd::kExitUsage;
   }
-  if (flags.exit_with_parent) sherd::ExitWithParent();
+  if (flags.exit_with_parent) sherd::ExitWithParent(parent);
   const absl::StatusOr<int> code =
       flags.devices.empty() ? sherd::RunWorker(flags) : sherd::RunSupervisor(flags);
   if (code.ok()) return *code;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/limits.h"
+
 namespace sherd {
 namespace {
 
@@ -22,6 +24,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
   // This is also the longest that one attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, std::max(1, Milliseconds(connect_limit)));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kMostCoordinatorMessageBytes);
   return grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -24,6 +24,8 @@ constexpr int kCannotRun = 127;
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A terminal's Ctrl-C reaches parent and child; the parent passes it on, once, as SIGTERM.
+  signal(SIGINT, SIG_IGN);
   // A socket or pipe of the parent that a child kept open would outlive the parent.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
   execv(program, arguments);

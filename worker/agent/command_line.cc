@@ -1,6 +1,8 @@
 #include "worker/agent/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -44,7 +46,9 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");
   app.add_option("--threads", flags.threads, "Compute threads a worker (default: cores / workers)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--metrics", flags.metrics, "HOST:PORT that serves /metrics; port 0: any");
+  app.add_option(
+      "--metrics", flags.metrics,
+      "HOST:PORT that serves /metrics; port 0: any; with --devices PORT, PORT+1, ... by worker");
   app.add_option("--connect-timeout", flags.connect_timeout,
                  "Give up when the coordinator cannot be reached for this long, as 30s; 0: never")
       ->capture_default_str();
@@ -100,6 +104,22 @@ absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot
         absl::StrCat("--metrics ", address, " is not HOST:PORT with a port for each worker"));
   }
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), mine);
+}
+
+absl::Status PrepareRoots(const WorkerFlags& flags) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!flags.data_root.empty() && !fs::is_directory(flags.data_root, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--data-root ", fs::absolute(flags.data_root, error).string(),
+                     " is not a directory; make it or name another"));
+  }
+  if (flags.output_root.empty()) return absl::OkStatus();
+  fs::create_directories(flags.output_root, error);
+  if (fs::is_directory(flags.output_root, error)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--output-root ", fs::absolute(flags.output_root, error).string(),
+                   " is not a directory and cannot be made one; name another"));
 }
 
 WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device) {

@@ -48,6 +48,10 @@ absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores);
 // The metrics address of a supervisor's child: the next port for the next slot, or any for each.
 absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot);
 
+// Makes the output root. Not OK when it cannot be made or the data root is no directory: every job
+// would be refused for a slip of whoever started the worker. kFailedPrecondition.
+absl::Status PrepareRoots(const WorkerFlags& flags);
+
 // "HOST/cpu:0".
 WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device);
 std::string DeviceOf(size_t slot);

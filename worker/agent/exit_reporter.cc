@@ -10,6 +10,7 @@
 #include "sherd/v1/worker.grpc.pb.h"
 #include "worker/agent/backoff.h"
 #include "worker/agent/channel.h"
+#include "worker/agent/mend_strings.h"
 
 namespace sherd {
 namespace {
@@ -35,6 +36,7 @@ ExitReporter::~ExitReporter() {
 }
 
 void ExitReporter::Report(v1::ReportExitRequest request) {
+  MendStrings(request);
   absl::MutexLock lock(&mutex_);
   requests_.push_back(std::move(request));
   // The front one may be under way.

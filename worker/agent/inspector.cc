@@ -1,8 +1,9 @@
 #include "worker/agent/inspector.h"
 
-#include <optional>
 #include <string>
 #include <utility>
+
+#include "common/log.h"
 
 namespace sherd {
 namespace {
@@ -28,19 +29,11 @@ Inspector::~Inspector() {
 }
 
 void Inspector::Inspect(v1::InspectData request) {
-  std::optional<uint64_t> refused;
-  {
-    absl::MutexLock lock(&mutex_);
-    requests_.push_back(std::move(request));
-    if (requests_.size() > kWaiting) {
-      refused = requests_.front().request_id();
-      requests_.pop_front();
-    }
-  }
-  if (refused.has_value()) {
-    answer_(Result(*refused, absl::ResourceExhaustedError(
-                                 "the worker has too many files to look at; submit again")));
-  }
+  absl::MutexLock lock(&mutex_);
+  requests_.push_back(std::move(request));
+  if (requests_.size() <= kWaiting) return;
+  requests_.pop_front();
+  Log(Severity::kWarning, "too many jobs' files to look at; the oldest request is dropped");
 }
 
 void Inspector::Run() {

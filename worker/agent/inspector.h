@@ -18,12 +18,13 @@ class Inspector {
   using Look = std::function<absl::Status(const v1::InspectData&)>;
   using Answer = std::function<void(v1::DataInspection)>;
 
-  // `answer` is called once a request, mostly on the inspector's thread.
+  // `answer` is called on the inspector's thread.
   Inspector(Look look, Answer answer);
   // Ends after the request that is under way; the waiting ones are not answered.
   ~Inspector();
 
-  // Never blocks. Beyond kWaiting requests the oldest is answered "busy".
+  // Never blocks. Beyond kWaiting requests the oldest is dropped: nothing is wrong with its files,
+  // and the coordinator, whose deadline for it is the nearest, says that it should be tried again.
   void Inspect(v1::InspectData request);
 
   static constexpr size_t kWaiting = 64;

@@ -8,9 +8,8 @@ namespace sherd {
 
 void ExitWithParent(pid_t expected_parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const pid_t parent = getppid();
   // Async-signal-safe: also called between fork and exec.
-  if (expected_parent != 0 ? parent != expected_parent : parent == 1) _exit(1);
+  if (getppid() != expected_parent) _exit(1);
 }
 
 }  // namespace sherd

@@ -11,6 +11,7 @@
 #include "sherd/v1/worker.grpc.pb.h"
 #include "worker/agent/backoff.h"
 #include "worker/agent/channel.h"
+#include "worker/agent/mend_strings.h"
 #include "worker/agent/monotonic.h"
 
 namespace sherd {
@@ -55,6 +56,7 @@ Session::~Session() { Stop(); }
 bool Session::Send(v1::RankReport report) {
   v1::SessionRequest request;
   *request.mutable_report() = std::move(report);
+  MendStrings(request);
   absl::MutexLock lock(&mutex_);
   if (buffer_.Add(std::move(request))) return true;
   if (dropped_++ == 0) {
@@ -68,9 +70,11 @@ bool Session::Send(v1::RankReport report) {
 void Session::Send(v1::DataInspection inspection) {
   v1::SessionRequest request;
   *request.mutable_inspection() = std::move(inspection);
+  MendStrings(request);
   absl::MutexLock lock(&mutex_);
   if (welcomed_ && !stream_over_) answers_.push_back(std::move(request));
 }
+
 bool Session::Flush(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -99,9 +103,11 @@ void Session::Run() {
   while (true) {
     const absl::Duration left =
         ever_welcomed_ ? absl::InfiniteDuration() : give_up_at - MonotonicNow();
+    const absl::Duration opened_at = MonotonicNow();
     const StreamEnd stream = RunStream(std::min(left, kConnectLimit));
     if (stream.welcomed) {
-      backoff.Reset();
+      // A coordinator that welcomes and drops at once must not be tried without a pause.
+      if (MonotonicNow() - opened_at > options_.longest_backoff) backoff.Reset();
       lost_at_ = MonotonicNow();
       handler_.OnDisconnected();
     }
@@ -158,6 +164,7 @@ Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
   Stream stream(options_.coordinator, connect_limit, context);
   v1::SessionRequest hello;
   *hello.mutable_hello() = handler_.MakeHello();
+  MendStrings(hello);
   // A write that fails shows in Finish.
   stream.Write(hello);
   std::thread transmitter([&] { Transmit(stream); });

@@ -18,7 +18,10 @@ sigset_t StopSignals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  // Whoever started the process with SIGINT ignored wants it so; blocked, it would be heard still.
+  struct sigaction interrupt = {};
+  SHERD_CHECK(sigaction(SIGINT, nullptr, &interrupt) == 0);
+  if (interrupt.sa_handler != SIG_IGN) sigaddset(&set, SIGINT);
   return set;
 }
 

@@ -11,7 +11,8 @@
 namespace sherd {
 namespace {
 
-constexpr int64_t kChunkBytes = 1 << 20;
+// Of each end of a file; whoever submits waits for the answer.
+constexpr int64_t kSampleBytes = 1 << 20;
 
 absl::Status CheckChunk(const InputFile& file, const uint8_t* chunk, int64_t bytes, int64_t offset,
                         int64_t vocab) {
@@ -37,9 +38,9 @@ absl::StatusOr<int64_t> CheckTextFile(const std::string& root, const std::string
   if (file.bytes() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is empty; name a file that holds text"));
   }
-  std::vector<uint8_t> chunk(static_cast<size_t>(std::min(kChunkBytes, file.bytes())));
-  for (int64_t offset = 0; offset < file.bytes(); offset += kChunkBytes) {
-    const int64_t bytes = std::min(kChunkBytes, file.bytes() - offset);
+  const int64_t bytes = std::min(kSampleBytes, file.bytes());
+  std::vector<uint8_t> chunk(static_cast<size_t>(bytes));
+  for (const int64_t offset : {int64_t{0}, file.bytes() - bytes}) {
     SHERD_RETURN_IF_ERROR(file.Read(offset, bytes, chunk.data()));
     SHERD_RETURN_IF_ERROR(CheckChunk(file, chunk.data(), bytes, offset, vocab));
   }
@@ -73,7 +74,8 @@ absl::Status CheckTexts(const char* field, const Paths& paths, const std::string
 absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                           int64_t seq_len, int64_t vocab, const std::string& data_root,
                           const std::string& output_root) {
-  if (data.train().empty()) return absl::InvalidArgumentError("data.train: no file is named; name at least one");
+  if (data.train().empty())
+    return absl::InvalidArgumentError("data.train: no file is named; name at least one");
   SHERD_RETURN_IF_ERROR(CheckTexts("data.train", data.train(), data_root, seq_len, vocab));
   if (!data.eval().empty()) {
     SHERD_RETURN_IF_ERROR(CheckTexts("data.eval", data.eval(), data_root, seq_len, vocab));

@@ -7,8 +7,9 @@
 
 namespace sherd {
 
-// Looks at a job's files before it is accepted, reading the data once in bounded memory: every file
-// opens below `data_root`, is not empty, holds text only (no NUL bytes, every byte below `vocab`),
+// Looks at a job's files before it is accepted, in a time that does not grow with their size: every
+// file opens below `data_root`, is not empty, begins and ends with text (the first and the last MiB
+// hold no NUL byte and every byte is below `vocab`; what lies between is checked when it is read),
 // data.train and data.eval (unless absent) hold at least one sequence and the token after it, and
 // the output directory can be made and written below `output_root`. "" for a root allows any path.
 // OK, or one sentence that names the file and what would be right.

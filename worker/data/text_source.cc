@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,11 @@ class TextSource final : public TokenSource {
       const int64_t offset = begin - starts_[file];
       const int64_t part = std::min(count, files_[file].bytes() - offset);
       SHERD_RETURN_IF_ERROR(files_[file].Read(offset, part, out));
+      if (const void* nul = std::memchr(out, 0, static_cast<size_t>(part))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(files_[file].name(), " is not text: byte ",
+                         offset + (static_cast<const uint8_t*>(nul) - out), " is NUL"));
+      }
       out += part;
       begin += part;
       count -= part;

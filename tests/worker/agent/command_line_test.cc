@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "tests/worker/temporary_directory.h"
 #include "worker/agent/identity.h"
 
 namespace sherd {
@@ -20,6 +22,22 @@ TEST(CommandLine, DevicesNameANumberOfSlots) {
   for (const char* wrong : {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:4x", "cpu:99999", "4"}) {
     EXPECT_EQ(ParseDevices(wrong, 6).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
+}
+
+TEST(CommandLine, RootsAreMadeOrMissedAtTheStart) {
+  const TemporaryDirectory root;
+  WorkerFlags flags;
+  EXPECT_TRUE(PrepareRoots(flags).ok());
+  flags.data_root = root.path();
+  flags.output_root = root / "made/now";
+  EXPECT_TRUE(PrepareRoots(flags).ok());
+  EXPECT_TRUE(std::filesystem::is_directory(root / "made/now"));
+  flags.output_root = root.Write("file", "");
+  EXPECT_THAT(std::string(PrepareRoots(flags).message()), HasSubstr(root / "file"));
+  flags.data_root = root / "nowhere";
+  const absl::Status status = PrepareRoots(flags);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(root / "nowhere"));
 }
 
 TEST(CommandLine, ACudaDeviceIsRefusedForWhatThisBuildLacks) {

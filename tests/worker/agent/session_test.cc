@@ -127,6 +127,23 @@ TEST(Session, SaysHelloFirstAndSendsReportsInOrder) {
   EXPECT_EQ(coordinator.heard().hellos[0].worker_id(), "host/cpu:0");
 }
 
+TEST(Session, MendsTextThatIsNotUtf8) {
+  FakeCoordinator coordinator;
+  RecordingHandler handler;
+  Session session(Options(coordinator.address()), handler);
+  v1::RankReport report;
+  report.set_job_id("a");
+  report.mutable_failed()->set_error("caf\xe9 is missing");
+  report.mutable_failed()->set_operation("read \xc3\xa9");
+  session.Send(report);
+  session.Start();
+  ASSERT_TRUE(
+      coordinator.Await("report", [](const Heard& heard) { return !heard.reports.empty(); }));
+  const v1::RankFailed failed = coordinator.heard().reports[0].report().failed();
+  EXPECT_EQ(failed.error(), "caf\xef\xbf\xbd is missing");
+  EXPECT_EQ(failed.operation(), "read \xc3\xa9");
+}
+
 // F30: UNAVAILABLE, once or often, ends nothing. F24: the same incarnation comes back.
 TEST(Session, OutlivesACoordinatorThatIsUnavailableForAWhile) {
   FakeCoordinator coordinator;

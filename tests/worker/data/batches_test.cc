@@ -150,6 +150,18 @@ TEST(TextSource, AFileThatShrinksIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("shrinking.txt"));
 }
 
+TEST(TextSource, ANulIsAnErrorThatNamesTheFileAndTheByte) {
+  const TemporaryDirectory root;
+  root.Write("text", "abc");
+  root.Write("binary", std::string("de\0f", 4));
+  const auto source = OpenText(root.path(), {"text", "binary"});
+  ASSERT_TRUE(source.ok());
+  std::vector<int32_t> tokens(7);
+  EXPECT_TRUE((*source)->Read(0, 5, tokens.data()).ok());
+  EXPECT_THAT(std::string((*source)->Read(1, 6, tokens.data()).message()),
+              HasSubstr("binary is not text: byte 2 is NUL"));
+}
+
 TEST(TextSource, AFileThatIsUnlinkedStaysReadable) {
   const TemporaryDirectory root;
   const std::string path = root.Write("gone.txt", "hello");

@@ -44,7 +44,7 @@ TEST_F(InspectFilesTest, AcceptsTextOfOneSequenceAndOneByte) {
 TEST_F(InspectFilesTest, NamesWhatIsWrongWithAFile) {
   root_.Write("data/empty.txt", "");
   root_.Write("data/short.txt", "sixteen letters.");
-  // Past the first chunk that is read at a time.
+  // In the last of what is looked at.
   root_.Write("data/binary", std::string(3 << 20, 'x') + '\0' + "x");
   EXPECT_THAT(Inspect({"good.txt", "missing.txt"}),
               AllOf(HasSubstr("data.train: missing.txt"), HasSubstr("does not exist")));
@@ -55,6 +55,16 @@ TEST_F(InspectFilesTest, NamesWhatIsWrongWithAFile) {
   EXPECT_THAT(Inspect({"."}), HasSubstr("is a directory"));
   EXPECT_THAT(Inspect({"good.txt"}, "out", 100), AllOf(HasSubstr("good.txt"), HasSubstr("256")));
   EXPECT_THAT(Inspect({}), HasSubstr("data.train"));
+}
+
+TEST_F(InspectFilesTest, LooksOnlyAtBothEndsOfALargeFile) {
+  std::string text(5 << 20, 'x');
+  text[2 << 20] = '\0';
+  root_.Write("data/large", text);
+  EXPECT_EQ(Inspect({"large"}), "");
+  text[100] = '\0';
+  root_.Write("data/large", text);
+  EXPECT_THAT(Inspect({"large"}), HasSubstr("byte 100 is NUL"));
 }
 
 TEST_F(InspectFilesTest, DoesNotWaitForAPipe) {
