@@ -154,8 +154,9 @@ absl::Status LocalCluster::StartWorkers(JobClient& client) {
     if (count >= options_.workers) return absl::OkStatus();
     if (interrupts_.InterruptedWithin(kPollInterval)) return absl::CancelledError("interrupted");
   }
-  return Failure(kWorkers, absl::StrCat("did not bring ", options_.workers, " workers up within ",
-                                        absl::FormatDuration(kStartDeadline),
+  return Failure(kWorkers, absl::StrCat("did not bring ", options_.workers,
+                                        options_.workers == 1 ? " worker" : " workers",
+                                        " up within ", absl::FormatDuration(kStartDeadline),
                                         "; connected: ", connected.empty() ? "none" : connected));
 }
 

@@ -52,16 +52,16 @@ CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLi
 }
 
 void AddJobFile(CLI::App& command, CommandLine& line) {
-  command.add_option("job", line.job_file, "The job file")->required()->option_text("JOB.yaml");
+  command.add_option("JOB.yaml", line.job_file, "The job file")->required()->option_text(" ");
   command.add_option("--set", line.overrides, "Overrides a key: train.steps=20; may be repeated")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false);
 }
 
 void AddJobId(CLI::App& command, CommandLine& line) {
-  command.add_option("job", line.job_id, "The job's id, as `sherd list` shows it")
+  command.add_option("JOB", line.job_id, "The job's id, as `sherd list` shows it")
       ->required()
-      ->option_text("JOB");
+      ->option_text(" ");
 }
 
 // In the words of a job file's values.

@@ -64,6 +64,22 @@ TEST_F(LocalProcessTest, KeepsTheLogOfAnEarlierRun) {
   EXPECT_EQ(TailOfFile(Log(), 13), "");
 }
 
+TEST_F(LocalProcessTest, PathsThatNoJobCanHaveAreOneSentence) {
+  RunOptions options;
+  const auto check = [&](const std::string& working_directory) {
+    return std::string(
+        CheckPaths(options, PlanRun(options, JobFile(), working_directory), working_directory)
+            .message());
+  };
+  EXPECT_EQ(check(directory_), "");
+  EXPECT_THAT(check("/\xff"), HasSubstr("present directory is not UTF-8"));
+  options.out = "\xff";
+  EXPECT_THAT(check(directory_), HasSubstr("--out is not UTF-8"));
+  options = RunOptions();
+  options.data_root = directory_ + "/none";
+  EXPECT_EQ(check(directory_), "--data-root " + options.data_root + " is not a directory");
+}
+
 TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
   const std::string fresh = directory_ + "/out/a";
   RunFiles made(fresh + "/logs");

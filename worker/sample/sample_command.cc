@@ -14,9 +14,9 @@ int SampleMain(int argc, char** argv) {
   SampleOptions options;
   options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   CLI::App app("Generates text from the weights that a job left.", "sherd sample");
-  app.add_option("weights", options.weights, "The directory of the weights")
+  app.add_option("DIR", options.weights, "The directory of the weights")
       ->required()
-      ->option_text("DIR");
+      ->option_text(" ");
   app.add_option("--prompt", options.prompt, "What the text starts with");
   app.add_option("--tokens", options.tokens, "How many tokens to generate")->capture_default_str();
   app.add_option("--temperature", options.temperature, "0: always the likeliest token")
