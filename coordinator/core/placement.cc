@@ -102,6 +102,11 @@ WorkerPools::WorkerPools(const State& state) {
   }
 }
 
+bool WorkerPools::AnyIdle() const {
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& entry) { return !entry.second.idle.empty(); });
+}
+
 GangPlacement WorkerPools::Place(const JobRecord& job) {
   const Demand demand = DemandOf(job.spec);
   Pool* best = nullptr;      // the largest world now

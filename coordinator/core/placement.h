@@ -38,6 +38,7 @@ class WorkerPools {
   // with the largest world wins, then the first by name. Depends on nothing but the pools and the
   // job.
   GangPlacement Place(const JobRecord& job);
+  bool AnyIdle() const;
 
  private:
   // The workers among which one job may run.

@@ -68,6 +68,7 @@ void OnJobSubmitted(Transition& transition, const v1::JobSubmitted& event) {
   state.jobs_by_request[event.request_id()] = job.id;
   transition.Enqueue(job);
   transition.Enter(job, v1::JOB_STATE_QUEUED, "submitted");
+  transition.PlaceSubmitted(job);
 }
 
 void OnCancelRequested(Transition& transition, const v1::CancelRequested& event) {
@@ -254,16 +255,16 @@ void OnFormationExpired(Transition& transition, const v1::FormationExpired& even
       absl::StrCat("the world did not form in time: ", missing, " did not become ready"));
 }
 
-// Whether the event may have added or freed a worker, or changed the queue.
+// Whether the event may have added or freed a worker, or shortened the queue.
 bool MayPlace(const v1::DurableEvent& event) {
   switch (event.event_case()) {
-    case v1::DurableEvent::kJobSubmitted:
     case v1::DurableEvent::kCancelRequested:
     case v1::DurableEvent::kWorkerJoined:
     case v1::DurableEvent::kWorkerLost:
       return true;
     case v1::DurableEvent::kRankChanged:
       return EndsSeat(event.rank_changed());
+    case v1::DurableEvent::kJobSubmitted:
     case v1::DurableEvent::kSuspicionExpired:
     case v1::DurableEvent::kFormationExpired:
     case v1::DurableEvent::EVENT_NOT_SET:

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/placement.h"
 
 namespace sherd {
 namespace {
@@ -74,30 +73,42 @@ void Transition::AbortRanks(JobRecord& job, absl::string_view reason) {
 }
 
 void Transition::Enqueue(JobRecord& job) {
-  const auto later = [&](const JobId& other) {
-    return state_.jobs.at(other).spec.priority() < job.spec.priority();
-  };
-  state_.queue.insert(std::find_if(state_.queue.begin(), state_.queue.end(), later), job.id);
+  // From the back: most jobs go there.
+  const auto before = std::find_if(
+      state_.queue.rbegin(), state_.queue.rend(),
+      [&](const JobId& id) { return state_.jobs.at(id).spec.priority() >= job.spec.priority(); });
+  state_.queue.insert(before.base(), job.id);
 }
 
 void Transition::PlaceQueue() {
   WorkerPools pools(state_);
   const std::vector<JobId> queue = state_.queue;
   const JobRecord* ahead = nullptr;
-  for (const JobId& id : queue) {
-    JobRecord& job = state_.jobs.at(id);
-    GangPlacement placement = pools.Place(job);
-    if (!placement.workers.empty()) {
-      Form(job, placement.workers);
-      continue;
-    }
-    if (ahead != nullptr && placement.waiting == Waiting::kIdleWorkers) {
+  for (const JobId& id : queue) PlaceNext(state_.jobs.at(id), pools, ahead);
+}
+
+void Transition::PlaceSubmitted(JobRecord& job) {
+  WorkerPools pools(state_);
+  if (pools.AnyIdle() || state_.queue.back() != job.id) return PlaceQueue();
+  const auto first = std::find_if(state_.queue.begin(), state_.queue.end(), [&](const JobId& id) {
+    return state_.jobs.at(id).waiting == Waiting::kIdleWorkers;
+  });
+  const JobRecord* ahead = first == state_.queue.end() ? nullptr : Job(*first);
+  PlaceNext(job, pools, ahead);
+}
+
+void Transition::PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead) {
+  GangPlacement placement = pools.Place(job);
+  if (!placement.workers.empty()) return Form(job, placement.workers);
+  if (placement.waiting == Waiting::kIdleWorkers) {
+    if (ahead == nullptr) {
+      ahead = &job;
+    } else {
       placement.waiting = Waiting::kEarlierJob;
       absl::StrAppend(&placement.reason, "; ", ahead->id.value(), " comes first");
     }
-    if (ahead == nullptr && placement.waiting == Waiting::kIdleWorkers) ahead = &job;
-    Wait(job, placement.waiting, std::move(placement.reason));
   }
+  Wait(job, placement.waiting, std::move(placement.reason));
 }
 
 void Transition::Wait(JobRecord& job, Waiting waiting, std::string reason) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/core/placement.h"
 #include "coordinator/core/reducer.h"
 #include "coordinator/core/state.h"
 
@@ -32,8 +33,13 @@ class Transition {
   void AbortRanks(JobRecord& job, absl::string_view reason);
   // Places every queued job that finds its workers, in queue order.
   void PlaceQueue();
+  // The same after nothing but the arrival of `job`, which costs less while nobody is idle.
+  void PlaceSubmitted(JobRecord& job);
 
  private:
+  // Places one job after those before it in the queue; `ahead` is the first that waits for busy
+  // workers.
+  void PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead);
   void Publish(const JobRecord& job, v1::JobEvent event);
   void Form(JobRecord& job, const std::vector<WorkerId>& workers);
   void Wait(JobRecord& job, Waiting waiting, std::string reason);
