@@ -42,6 +42,28 @@ constexpr int kMaxPaths = 10'000;
 constexpr size_t kMaxPathLength = 4096;
 constexpr int64_t kByteVocab = 256;
 
+// At most `most` bytes of `text`, cut between characters.
+std::string Shorten(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  const auto continues = [&](size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  while (most > 0 && continues(most)) --most;
+  return text.substr(0, most);
+}
+
+bool HasControl(const std::string& text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+}
+
+// An enum value as text: also one that a newer client knows.
+template <typename Enum>
+std::string Spell(Enum value) {
+  const absl::string_view name = NameOf(value);
+  return name.empty() ? absl::StrCat(static_cast<int>(value)) : std::string(name);
+}
+
 std::vector<int64_t> NearestDivisors(int64_t of, int64_t value) {
   std::vector<int64_t> nearest;
   int64_t below = std::min(value, of);
@@ -88,7 +110,7 @@ bool CheckPreset(const v1::ModelSpec& model, SpecRules& rules) {
   if (model.preset().empty() || FindPreset(model.preset()).has_value()) return true;
   const std::string nearest = Nearest(model.preset(), PresetNames());
   rules.Add("model.preset",
-            absl::StrCat("there is no preset '", model.preset().substr(0, kMaxNameLength), "'",
+            absl::StrCat("there is no preset '", Shorten(model.preset(), kMaxNameLength), "'",
                          nearest.empty() ? "." : absl::StrCat("; did you mean '", nearest, "'?"),
                          " Presets are ", absl::StrJoin(PresetNames(), ", ")));
   return false;
@@ -107,7 +129,7 @@ double ApproximateParameters(const v1::ModelSpec& model) {
 void CheckModel(const v1::ModelSpec& model, SpecRules& rules) {
   if (!CheckPreset(model, rules)) return;
   if (model.arch() != v1::ARCHITECTURE_GPT2) {
-    rules.Add("model.arch", absl::StrCat("'", NameOf(model.arch()),
+    rules.Add("model.arch", absl::StrCat("'", Spell(model.arch()),
                                          "' is not supported by this version; the nearest that "
                                          "is: gpt2"));
   }
@@ -145,9 +167,10 @@ void CheckPaths(absl::string_view field,
   }
   for (int i = 0; i < paths.size(); ++i) {
     const std::string& path = paths[i];
-    if (path.empty() || path.size() > kMaxPathLength || path.find('\0') != std::string::npos) {
+    if (path.empty() || path.size() > kMaxPathLength || HasControl(path)) {
       rules.Add(absl::StrCat(field, "[", i, "]"),
-                absl::StrCat("must be a path of 1 to ", kMaxPathLength, " characters"));
+                absl::StrCat("must be a path of 1 to ", kMaxPathLength,
+                             " characters, none a control character"));
     }
   }
 }
@@ -242,7 +265,7 @@ void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
         absl::StrJoin(StrategyTable(), ", ", [](std::string* out, const StrategyRow& row) {
           absl::StrAppend(out, NameOf(row.strategy));
         });
-    rules.Add("parallel.strategy", absl::StrCat("'", NameOf(parallel.strategy()),
+    rules.Add("parallel.strategy", absl::StrCat("'", Spell(parallel.strategy()),
                                                 "' is not supported by this version; those that "
                                                 "are: ",
                                                 names));
@@ -293,9 +316,9 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckPrecision(spec.precision(), rules);
   CheckElastic(spec.elastic(), rules);
   const std::string& dir = spec.checkpoint().dir();
-  if (dir.size() > kMaxPathLength || dir.find('\0') != std::string::npos) {
-    rules.Add("checkpoint.dir",
-              absl::StrCat("must be a path of at most ", kMaxPathLength, " characters"));
+  if (dir.size() > kMaxPathLength || HasControl(dir)) {
+    rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
+                                             " characters, none a control character"));
   }
   return std::move(rules).Take();
 }

@@ -1,7 +1,9 @@
 #include "coordinator/rpc/job_service.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status_macros.h"
@@ -31,11 +33,17 @@ absl::StatusOr<v1::SubmitRequest> Complete(const v1::SubmitRequest& request) {
                      " are accepted; name fewer or larger data files"));
   }
   v1::InvalidFields invalid = ValidateJobSpec(complete.spec());
-  if (request.request_id().empty() || request.request_id().size() > kLongestRequestId) {
+  // The job's id becomes the default, so that no two jobs share a directory unasked.
+  *complete.mutable_spec()->mutable_checkpoint() = request.spec().checkpoint();
+  const std::string& id = request.request_id();
+  const bool printable = std::all_of(id.begin(), id.end(), [](char c) {
+    return absl::ascii_isprint(static_cast<unsigned char>(c));
+  });
+  if (id.empty() || id.size() > kLongestRequestId || !printable) {
     v1::InvalidField* field = invalid.add_fields();
     field->set_field("request_id");
     field->set_description(absl::StrCat("give any unique string of 1 to ", kLongestRequestId,
-                                        " bytes, so that a retry makes no second job"));
+                                        " printable bytes, so that a retry makes no second job"));
   }
   if (invalid.fields_size() > 0) return InvalidFieldsError(invalid);
   return complete;

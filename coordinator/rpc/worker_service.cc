@@ -17,6 +17,10 @@ grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse>* WorkerService:
 
 grpc::Status WorkerService::ReportExit(grpc::ServerContext*, const v1::ReportExitRequest* request,
                                        v1::ReportExitResponse*) {
+  if (const absl::Status status = CheckExit(*request); !status.ok()) {
+    counter_.Count("ReportExit", status);
+    return ToGrpcStatus(status);
+  }
   const bool posted = loop_.Post(
       [request = *request](Controller& controller) { controller.fleet().ReportExit(request); },
       kPatience);

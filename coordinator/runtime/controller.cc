@@ -19,7 +19,10 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
       journal_(log, clock),
       fleet_(options.fleet, clock, journal_, timers_,
              {.append = [this](v1::DurableEvent event) { Append(std::move(event)); },
-              .inspected = [this](const v1::DataInspection& answer) { jobs_.OnInspected(answer); },
+              .inspected =
+                  [this](const WorkerId& worker, const v1::DataInspection& answer) {
+                    jobs_.OnInspected(worker, answer);
+                  },
               .disconnected = [this](const WorkerId& worker) { jobs_.OnDisconnected(worker); }}),
       jobs_(options.inspection_deadline, clock, journal_, timers_, fleet_, std::move(random),
             [this](v1::DurableEvent event) { Append(std::move(event)); }) {}

@@ -6,14 +6,18 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "coordinator/core/assignment.h"
 #include "coordinator/runtime/rank_reports.h"
 
 namespace sherd {
 namespace {
 
-constexpr size_t kLongestWorkerId = 256;
+constexpr size_t kLongestText = 256;
+constexpr size_t kLongestFingerprint = 1024;
+constexpr int kHighestSignal = 64;
 
 std::string ExitCause(const v1::ReportExitRequest& exit) {
   if (exit.signal() == 0) return absl::StrCat("its process exited with code ", exit.exit_code());
@@ -27,12 +31,32 @@ std::string BreakCause(absl::Duration window) {
                       absl::FormatDuration(window));
 }
 
-absl::Status CheckHello(const v1::Hello& hello) {
-  if (hello.worker_id().empty() || hello.worker_id().size() > kLongestWorkerId) {
-    return absl::InvalidArgumentError(absl::StrCat("Hello.worker_id must have 1 to ",
-                                                   kLongestWorkerId, " bytes, it has ",
-                                                   hello.worker_id().size()));
+absl::Status CheckText(absl::string_view field, const std::string& text, size_t longest) {
+  if (text.size() > longest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Hello.", field, " may have ", longest, " bytes, it has ", text.size()));
   }
+  if (std::any_of(text.begin(), text.end(),
+                  [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Hello.", field, " holds a control character; use printable text"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  if (hello.worker_id().empty()) {
+    return absl::InvalidArgumentError("Hello.worker_id must name the worker, it is empty");
+  }
+  SHERD_RETURN_IF_ERROR(CheckText("worker_id", hello.worker_id(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("device", hello.device(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("host", hello.host(), kLongestText));
+  SHERD_RETURN_IF_ERROR(
+      CheckText("shared_memory_domain", hello.shared_memory_domain(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("data_address", hello.data_address(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("job_id", hello.job_id(), kLongestText));
+  SHERD_RETURN_IF_ERROR(
+      CheckText("numerics_fingerprint", hello.numerics_fingerprint(), kLongestFingerprint));
   if (hello.incarnation() == 0) {
     return absl::InvalidArgumentError("Hello.incarnation must be drawn at random, not 0");
   }
@@ -45,6 +69,14 @@ bool Holds(const JobRecord& job, const WorkerState& worker) {
   const int rank = worker.seat->rank;
   if (rank < 0 || rank >= static_cast<int>(job.ranks.size())) return false;
   return job.ranks[rank].worker == worker.id && job.ranks[rank].incarnation == worker.incarnation;
+}
+
+// Its rank's end is not known yet.
+bool WorksIn(const State& state, const WorkerState& worker) {
+  if (!worker.alive || !worker.seat) return false;
+  const JobRecord* job = FindJob(state, worker.seat->job);
+  return job != nullptr && HoldsWorkers(job->state) && job->epoch == worker.seat->epoch &&
+         Holds(*job, worker);
 }
 
 bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
@@ -60,6 +92,13 @@ v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
   message.mutable_abort()->set_rank(seat.rank);
   message.mutable_abort()->set_reason(reason);
   return message;
+}
+
+absl::Status CheckExit(const v1::ReportExitRequest& request) {
+  if (request.signal() >= 0 && request.signal() <= kHighestSignal) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ReportExitRequest.signal ", request.signal(),
+                                                 " is no signal; it must be 0 to ",
+                                                 kHighestSignal));
 }
 
 Fleet::Fleet(const FleetOptions& options, const Clock& clock, Journal& journal, TimerQueue& timers,
@@ -90,6 +129,44 @@ void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
     return link->Close(absl::AlreadyExistsError(absl::StrCat(
         "a newer process of worker ", id.value(), " has taken its place; this one must end")));
   }
+  if (known != nullptr && known->incarnation != incarnation && WorksIn(journal_.state(), *known)) {
+    return AwaitExit(hello, std::move(link));
+  }
+  Admit(hello, std::move(link));
+}
+
+void Fleet::AwaitExit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
+  const WorkerId id(hello.worker_id());
+  Newcomer& newcomer = newcomers_[id];
+  for (const std::shared_ptr<WorkerLink>& older :
+       {std::exchange(newcomer.link, link), std::exchange(sessions_[id].link, nullptr)}) {
+    if (older == nullptr) continue;
+    workers_by_link_.erase(older.get());
+    older->Close(absl::AlreadyExistsError("a newer stream of this worker was opened"));
+  }
+  newcomer.hello = hello;
+  events_.disconnected(id);
+  timers_.At(clock_.Now() + options_.takeover_window, [this, id, link = std::move(link)] {
+    const auto found = newcomers_.find(id);
+    if (found != newcomers_.end() && found->second.link == link) AdmitNewcomer(id);
+  });
+}
+
+void Fleet::AdmitNewcomer(const WorkerId& id) {
+  const auto found = newcomers_.find(id);
+  if (found == newcomers_.end()) return;
+  const Newcomer newcomer = std::move(found->second);
+  newcomers_.erase(found);
+  if (const WorkerState* worker = FindWorker(journal_.state(), id); worker != nullptr) {
+    Lose(id, worker->incarnation, "a new process took the worker's place");
+  }
+  Admit(newcomer.hello, newcomer.link);
+}
+
+void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
+  const WorkerId id(hello.worker_id());
+  const Incarnation incarnation(hello.incarnation());
+  const WorkerState* known = FindWorker(journal_.state(), id);
   const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation;
   Session& session = sessions_[id];
   const bool replaces = session.link != nullptr;
@@ -151,6 +228,7 @@ void Fleet::Reconcile(const WorkerState& worker, const v1::Hello& hello) {
 }
 
 void Fleet::Disconnect(const WorkerLink* link) {
+  std::erase_if(newcomers_, [link](const auto& entry) { return entry.second.link.get() == link; });
   const auto found = workers_by_link_.find(link);
   if (found == workers_by_link_.end()) return;
   const WorkerId id = found->second;
@@ -199,7 +277,12 @@ void Fleet::Suspect(const WorkerId& id) {
 }
 
 void Fleet::ReportExit(const v1::ReportExitRequest& request) {
-  Lose(WorkerId(request.worker_id()), Incarnation(request.incarnation()), ExitCause(request));
+  const WorkerId id(request.worker_id());
+  const Incarnation incarnation(request.incarnation());
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  if (!CheckExit(request).ok() || worker == nullptr || worker->incarnation != incarnation) return;
+  Lose(id, incarnation, ExitCause(request));
+  AdmitNewcomer(id);
 }
 
 void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
@@ -272,7 +355,7 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
   if (found == workers_by_link_.end()) return;
   const WorkerId id = found->second;
   Renew(id);
-  if (request.has_inspection()) return events_.inspected(request.inspection());
+  if (request.has_inspection()) return events_.inspected(id, request.inspection());
   if (!request.has_report()) return;
   Session& session = sessions_.at(id);
   acknowledgements_due_.insert(id);
@@ -324,6 +407,9 @@ std::vector<WorkerId> Fleet::Connected() const {
 }
 
 void Fleet::Stop() {
+  for (auto& [id, newcomer] : std::exchange(newcomers_, {})) {
+    newcomer.link->Close(absl::UnavailableError("the coordinator stops; connect again later"));
+  }
   workers_by_link_.clear();
   for (auto& [id, session] : sessions_) {
     if (session.link == nullptr) continue;

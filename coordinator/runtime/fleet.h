@@ -28,13 +28,15 @@ struct FleetOptions {
   // The job ends, and its worker is lost, this much later: meanwhile the supervisor may tell of the
   // signal that killed the process. Ends before the suspicion of a peer that saw the break.
   absl::Duration exit_window = absl::Milliseconds(200);
+  // A new process whose predecessor's rank has not ended waits this long for the supervisor's word.
+  absl::Duration takeover_window = absl::Milliseconds(500);
 };
 
 // What the rest of the coordinator does about workers' news.
 struct FleetEvents {
   // Appends a durable event and has its actions performed.
   std::function<void(v1::DurableEvent)> append;
-  std::function<void(const v1::DataInspection&)> inspected;
+  std::function<void(const WorkerId&, const v1::DataInspection&)> inspected;
   // The worker's stream is closed: it answers nothing that it was asked.
   std::function<void(const WorkerId&)> disconnected;
 };
@@ -56,6 +58,7 @@ class Fleet {
   // Any later message; one of a stream that is no longer its worker's is ignored.
   void Receive(const WorkerLink* link, const v1::SessionRequest& request);
   void Disconnect(const WorkerLink* link);
+  // Ignored unless it is of the worker's current incarnation and passes CheckExit.
   void ReportExit(const v1::ReportExitRequest& request);
 
   // After the next commit, if this life of the worker has a stream then or now; a worker that comes
@@ -83,6 +86,15 @@ class Fleet {
     uint64_t acknowledged = 0;
   };
 
+  struct Newcomer {
+    v1::Hello hello;
+    std::shared_ptr<WorkerLink> link;
+  };
+
+  // Has a new process wait until it is known how the one before it ended.
+  void AwaitExit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
+  void AdmitNewcomer(const WorkerId& worker);
+  void Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
   void Join(const v1::Hello& hello);
   // Repeats what a worker that came back on a new stream may have missed.
   void Reconcile(const WorkerState& worker, const v1::Hello& hello);
@@ -103,10 +115,14 @@ class Fleet {
   Leases leases_;
   absl::Time last_check_ = absl::InfinitePast();
   std::map<WorkerId, Session> sessions_;
+  std::map<WorkerId, Newcomer> newcomers_;
   std::map<const WorkerLink*, WorkerId> workers_by_link_;
   // Workers that sent reports in this turn.
   std::set<WorkerId> acknowledgements_due_;
 };
+
+// kInvalidArgument when no process can have ended so.
+absl::Status CheckExit(const v1::ReportExitRequest& request);
 
 // The message that tells a worker to stop the seat's work.
 v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason);

@@ -1,5 +1,7 @@
 #include "coordinator/runtime/job_desk.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,12 +14,47 @@ namespace sherd {
 namespace {
 
 constexpr int kSecretBytes = 32;
+// A worker that was asked is waited for this long alone.
+constexpr absl::Duration kMuteTime = absl::Seconds(2);
 // Each change of the queue or of the workers looks at every queued job.
 constexpr size_t kMostQueued = 10'000;
 
 absl::Status NoSuchJob(const JobId& id) {
   return absl::NotFoundError(
       absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
+}
+
+std::string DirectoryOf(const v1::JobSpec& spec) {
+  std::string path = std::filesystem::path(spec.checkpoint().dir()).lexically_normal().string();
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+// Two jobs that write to one directory destroy each other's weights.
+absl::Status CheckDirectory(const State& state, const v1::JobSpec& spec) {
+  if (spec.checkpoint().dir().empty()) return absl::OkStatus();
+  const std::string directory = DirectoryOf(spec);
+  for (const auto& [id, job] : state.jobs) {
+    if (IsTerminal(job.state) || DirectoryOf(job.spec) != directory) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", id.value(), " is ", std::string(NameOf(job.state)),
+        " and writes to checkpoint.dir \"", directory,
+        "\"; give this job another checkpoint.dir, or wait until ", id.value(), " has ended"));
+  }
+  return absl::OkStatus();
+}
+
+// The specification of job `id`, whose own id is the default directory: unique as the id.
+v1::JobSpec WithDirectory(v1::JobSpec spec, const JobId& id) {
+  if (spec.checkpoint().dir().empty()) spec.mutable_checkpoint()->set_dir(id.value());
+  return spec;
+}
+
+// A number that no earlier life of the coordinator is likely to have used.
+uint64_t RandomNumber(const RandomSource& random) {
+  uint64_t number = 0;
+  for (const char byte : random(sizeof(number))) number = number << 8 | static_cast<uint8_t>(byte);
+  return number;
 }
 
 // What a worker says of a job's files: "FIELD: sentence", where the field is one of those that name
@@ -46,7 +83,8 @@ JobDesk::JobDesk(absl::Duration inspection_deadline, const Clock& clock, Journal
       timers_(timers),
       fleet_(fleet),
       random_(std::move(random)),
-      append_(std::move(append)) {}
+      append_(std::move(append)),
+      last_inspection_(RandomNumber(random_)) {}
 
 template <typename T>
 void JobDesk::Answer(const Reply<T>& reply, absl::StatusOr<T> result) {
@@ -72,26 +110,43 @@ void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse>
         reply, absl::ResourceExhaustedError(absl::StrCat(
                    kMostQueued, " jobs are queued already; submit again when some have started")));
   }
-  const std::vector<WorkerId> workers = fleet_.Connected();
-  if (workers.empty()) return Accept({request, {std::move(reply)}, WorkerId()});
+  if (absl::Status status = CheckDirectory(state, request.spec()); !status.ok()) {
+    return Answer<v1::SubmitResponse>(reply, std::move(status));
+  }
+  Inspection inspection{request, {std::move(reply)}, {}};
+  if (fleet_.Connected().empty()) return Accept(inspection);
   const uint64_t number = ++last_inspection_;
-  Inspection& inspection = inspections_[number];
-  inspection = {request, {std::move(reply)}, WorkerId()};
-  AskWorker(number, inspection, workers.front());
+  inspections_[number] = std::move(inspection);
+  AskNext(number);
   timers_.At(clock_.Now() + inspection_deadline_, [this, number] {
     const auto found = inspections_.find(number);
     if (found == inspections_.end()) return;
+    const WorkerId worker = found->second.asked.front();
     Refuse(found->second,
            absl::DeadlineExceededError(absl::StrCat(
-               "worker ", found->second.worker.value(), " did not look at the job's files within ",
+               "worker ", worker.value(), " did not look at the job's files within ",
                absl::FormatDuration(inspection_deadline_), "; nothing was started, try again")));
     inspections_.erase(found);
   });
 }
 
-void JobDesk::AskWorker(uint64_t number, Inspection& inspection, const WorkerId& worker) {
-  inspection.worker = worker;
-  const v1::JobSpec& spec = inspection.request.spec();
+void JobDesk::AskNext(uint64_t number) {
+  const auto found = inspections_.find(number);
+  if (found == inspections_.end()) return;
+  std::vector<WorkerId>& asked = found->second.asked;
+  for (const WorkerId& worker : fleet_.Connected()) {
+    if (std::count(asked.begin(), asked.end(), worker) > 0) continue;
+    asked.push_back(worker);
+    AskWorker(number, found->second, worker);
+    // A mute worker must not stand in the way of every submission.
+    timers_.At(clock_.Now() + kMuteTime, [this, number] { AskNext(number); });
+    return;
+  }
+}
+
+void JobDesk::AskWorker(uint64_t number, const Inspection& inspection, const WorkerId& worker) {
+  const v1::JobSpec spec = WithDirectory(
+      inspection.request.spec(), NextJobId(journal_.state(), inspection.request.spec().name()));
   v1::SessionResponse message;
   v1::InspectData* question = message.mutable_inspect_data();
   question->set_request_id(number);
@@ -102,9 +157,11 @@ void JobDesk::AskWorker(uint64_t number, Inspection& inspection, const WorkerId&
   fleet_.Send(worker, FindWorker(journal_.state(), worker)->incarnation, std::move(message));
 }
 
-void JobDesk::OnInspected(const v1::DataInspection& answer) {
+void JobDesk::OnInspected(const WorkerId& worker, const v1::DataInspection& answer) {
   const auto found = inspections_.find(answer.request_id());
   if (found == inspections_.end()) return;
+  const std::vector<WorkerId>& asked = found->second.asked;
+  if (std::count(asked.begin(), asked.end(), worker) == 0) return;
   const Inspection inspection = std::move(found->second);
   inspections_.erase(found);
   if (answer.error().empty()) {
@@ -117,30 +174,31 @@ void JobDesk::OnInspected(const v1::DataInspection& answer) {
 void JobDesk::OnDisconnected(const WorkerId& worker) {
   for (auto entry = inspections_.begin(); entry != inspections_.end();) {
     auto& [number, inspection] = *entry;
-    if (inspection.worker != worker) {
+    const bool deserted = std::erase(inspection.asked, worker) > 0 && inspection.asked.empty();
+    if (deserted) AskNext(number);
+    if (!deserted || !inspection.asked.empty()) {
       ++entry;
       continue;
     }
-    const std::vector<WorkerId> others = fleet_.Connected();
-    if (others.empty()) {
-      // As without any worker: the ones that come look at the files when they get the job.
-      const Inspection accepted = std::move(inspection);
-      entry = inspections_.erase(entry);
-      Accept(accepted);
-    } else {
-      AskWorker(number, inspection, others.front());
-      ++entry;
-    }
+    // As without any worker: the ones that come look at the files when they get the job.
+    const Inspection accepted = std::move(inspection);
+    entry = inspections_.erase(entry);
+    Accept(accepted);
   }
 }
 
 void JobDesk::Accept(const Inspection& inspection) {
+  // Another job may have taken the directory during the inspection.
+  if (absl::Status status = CheckDirectory(journal_.state(), inspection.request.spec());
+      !status.ok()) {
+    return Refuse(inspection, status);
+  }
   const JobId id = NextJobId(journal_.state(), inspection.request.spec().name());
   v1::DurableEvent event;
   v1::JobSubmitted* submitted = event.mutable_job_submitted();
   submitted->set_job_id(id.value());
   submitted->set_request_id(inspection.request.request_id());
-  *submitted->mutable_spec() = inspection.request.spec();
+  *submitted->mutable_spec() = WithDirectory(inspection.request.spec(), id);
   submitted->set_secret(random_(kSecretBytes));
   append_(std::move(event));
   v1::SubmitResponse response;

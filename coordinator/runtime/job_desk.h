@@ -37,9 +37,10 @@ class JobDesk {
           TimerQueue& timers, Fleet& fleet, RandomSource random, Append append);
   JobDesk(const JobDesk&) = delete;
 
-  // `request.spec` is normalised and valid. A worker, if one is connected, looks at the job's files
-  // first: kInvalidArgument with its sentence; kDeadlineExceeded when it does not answer;
-  // kResourceExhausted when too many jobs are queued.
+  // `request.spec` is normalised and valid; without a checkpoint.dir the job's id becomes it. A
+  // worker, if one is connected, looks at the job's files first: kInvalidArgument with its
+  // sentence; kDeadlineExceeded when it does not answer; kResourceExhausted when too many jobs are
+  // queued; kFailedPrecondition when a job that has not ended has the same checkpoint.dir.
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply);
   void Cancel(const JobId& id, Reply<v1::CancelResponse> reply);
   void GetJob(const JobId& id, Reply<v1::GetJobResponse> reply);
@@ -50,7 +51,7 @@ class JobDesk {
                 Reply<FeedChunk> reply);
 
   // News of the workers that were asked to look at files.
-  void OnInspected(const v1::DataInspection& inspection);
+  void OnInspected(const WorkerId& worker, const v1::DataInspection& inspection);
   void OnDisconnected(const WorkerId& worker);
   // After a commit: serves readers that wait for entries.
   void ServeReaders();
@@ -62,7 +63,8 @@ class JobDesk {
   struct Inspection {
     v1::SubmitRequest request;
     std::vector<Reply<v1::SubmitResponse>> replies;
-    WorkerId worker;
+    // Connected still; the first answer of one of them counts.
+    std::vector<WorkerId> asked;
   };
   struct Reader {
     JobId job;
@@ -71,7 +73,9 @@ class JobDesk {
     Reply<FeedChunk> reply;
   };
 
-  void AskWorker(uint64_t number, Inspection& inspection, const WorkerId& worker);
+  // Asks a connected worker that was not asked yet, if there is one.
+  void AskNext(uint64_t number);
+  void AskWorker(uint64_t number, const Inspection& inspection, const WorkerId& worker);
   void Accept(const Inspection& inspection);
   void Refuse(const Inspection& inspection, const absl::Status& status);
   // False when there is nothing to read yet.
@@ -86,7 +90,7 @@ class JobDesk {
   Fleet& fleet_;
   const RandomSource random_;
   const Append append_;
-  uint64_t last_inspection_ = 0;
+  uint64_t last_inspection_;
   std::map<uint64_t, Inspection> inspections_;
   uint64_t last_reader_ = 0;
   std::map<uint64_t, Reader> readers_;

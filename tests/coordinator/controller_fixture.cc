@@ -59,7 +59,8 @@ void ControllerTest::Restart() {
   registry_ = std::make_shared<prometheus::Registry>();
   metrics_ = std::make_unique<CoordinatorMetrics>(*registry_);
   controller_ = std::make_unique<Controller>(
-      ControllerOptions{}, clock_, *log_, [](int bytes) { return std::string(bytes, 's'); },
+      ControllerOptions{}, clock_, *log_,
+      [life = lives_++](int bytes) { return std::string(bytes, static_cast<char>('s' + life)); },
       *metrics_);
   const absl::Status status = controller_->Recover();
   ASSERT_TRUE(status.ok()) << status;
@@ -142,6 +143,7 @@ v1::SubmitRequest ControllerTest::RequestOf(const std::string& request_id, int64
   v1::JobSpec spec = MakeSpec({.min_workers = workers, .max_workers = workers});
   spec.mutable_model()->set_preset("gpt2-124m");
   *request.mutable_spec() = NormalizeJobSpec(spec);
+  request.mutable_spec()->clear_checkpoint();
   return request;
 }
 

@@ -52,6 +52,7 @@ class ControllerTest : public testing::Test {
   std::vector<v1::JobEvent> Feed(const JobId& id, int64_t after = 0);
 
   ManualClock clock_;
+  int lives_ = 0;
   std::unique_ptr<EventLog> log_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   std::unique_ptr<CoordinatorMetrics> metrics_;

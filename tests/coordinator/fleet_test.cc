@@ -226,11 +226,59 @@ TEST_F(FleetTest, ReportsOfAnotherEpochOrRankAreNotPublished) {
 
 TEST_F(FleetTest, ANewerProcessIsWelcomeAndTheOldOneIsNot) {  // F24
   const Link newer = Connect("w1", 2);
+  Advance(absl::Milliseconds(501));
+  ASSERT_THAT(newer->sent, testing::Not(IsEmpty()));
   EXPECT_EQ(newer->Kinds().front(), "welcome");
   EXPECT_EQ(second_->closed->code(), absl::StatusCode::kAlreadyExists);
   const Link old = Connect("w1", 1);
   EXPECT_EQ(old->closed->code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(old->sent, IsEmpty());
+}
+
+TEST_F(FleetTest, ANewProcessWaitsForTheSignalThatEndedTheOldOne) {  // F21, F31, F54
+  Report(first_, 2, StepReportOf(job_, 0, 17, 2.5));
+  Restart();
+  const Link newer = Connect("w1", 2);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Advance(absl::Milliseconds(400));
+  ReportExit("w1", 1, SIGKILL);
+  EXPECT_EQ(Job(job_).reason,
+            "rank 1 on worker w1 was lost after step 17: killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(newer->Kinds().front(), "welcome");
+}
+
+TEST_F(FleetTest, ANewProcessWhosePredecessorNobodyReportsTakesItsPlace) {
+  Report(first_, 2, StepReportOf(job_, 0, 17, 2.5));
+  Restart();
+  const Link newer = Connect("w1", 2);
+  Advance(absl::Milliseconds(501));
+  EXPECT_EQ(Job(job_).reason,
+            "rank 1 on worker w1 was lost after step 17: a new process took the worker's place");
+  EXPECT_EQ(Worker("w1").incarnation, Incarnation(2));
+}
+
+TEST_F(FleetTest, AnExitBySomethingThatIsNoSignalIsIgnored) {  // F55
+  for (const int signal : {-1, 65, 1 << 30}) ReportExit("w1", 1, signal);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(FleetTest, AHelloWithUnprintableOrEndlessTextIsRefused) {  // F55
+  const auto refused = [&](auto change) {
+    v1::Hello hello = HelloOf("x", 1);
+    change(hello);
+    const Link link = Connect(hello);
+    return link->closed && link->closed->code() == absl::StatusCode::kInvalidArgument;
+  };
+  const std::string endless(257, 'x');
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_worker_id(endless); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_worker_id("a\nb"); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_device(endless); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_host("a\x1b[31m"); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_shared_memory_domain(endless); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_data_address(endless); }));
+  EXPECT_TRUE(
+      refused([&](v1::Hello& hello) { hello.set_numerics_fingerprint(std::string(1025, 'x')); }));
+  EXPECT_FALSE(refused([&](v1::Hello& hello) { hello.set_host("höst"); }));
 }
 
 TEST_F(FleetTest, AHelloWithoutNameOrIncarnationIsRefused) {  // F55

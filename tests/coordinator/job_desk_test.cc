@@ -88,7 +88,7 @@ TEST_F(JobDeskTest, RetriesDuringAnInspectionJoinIt) {  // F53
   const std::shared_ptr<Answer> first = SubmitLater("r");
   const std::shared_ptr<Answer> second = SubmitLater("r");
   EndTurn();
-  Inspected(link, 1, "");
+  Inspected(link, link->sent.back().inspect_data().request_id(), "");
   EXPECT_TRUE((*first)->value().created());
   EXPECT_FALSE((*second)->value().created());
   EXPECT_EQ((*first)->value().job().id(), (*second)->value().job().id());
@@ -107,8 +107,8 @@ TEST_F(JobDeskTest, AWorkerLooksAtTheFilesFirst) {
   EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string((*answer)->status().message()), HasSubstr("data/train.txt is empty"));
   v1::InvalidFields fields;
-  ASSERT_TRUE(fields.ParseFromString(std::string(
-      *(*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields"))));
+  ASSERT_TRUE(fields.ParseFromString(
+      std::string(*(*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields"))));
   EXPECT_EQ(fields.fields(0).field(), "data.train");
   EXPECT_TRUE(
       (*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields").has_value());
@@ -118,6 +118,8 @@ TEST_F(JobDeskTest, AWorkerLooksAtTheFilesFirst) {
 TEST_F(JobDeskTest, AWorkerThatDoesNotLookInTimeIsAnError) {  // F33
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EndTurn();
+  const uint64_t number = link->sent.back().inspect_data().request_id();
   for (int second = 0; second < 11; ++second) {
     Advance(absl::Seconds(1));
     Heartbeat(link);
@@ -125,7 +127,7 @@ TEST_F(JobDeskTest, AWorkerThatDoesNotLookInTimeIsAnError) {  // F33
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kDeadlineExceeded);
   // The late answer finds nothing.
-  Inspected(link, 1, "");
+  Inspected(link, number, "");
   EXPECT_THAT(controller_->state().jobs, SizeIs(0));
 }
 
@@ -151,6 +153,76 @@ TEST_F(JobDeskTest, AWorkerOnANewStreamIsAskedAgain) {
   Inspected(link, 1, "");
   ASSERT_TRUE(answer->has_value());
   EXPECT_TRUE((*answer)->value().created());
+}
+
+TEST_F(JobDeskTest, OnlyTheWorkerThatWasAskedAnswers) {  // F55
+  const std::shared_ptr<RecordingLink> first = Connect("w0");
+  const std::shared_ptr<RecordingLink> second = Connect("w1");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  EndTurn();
+  const uint64_t number = first->sent.back().inspect_data().request_id();
+  Inspected(second, number, "data.train: a lie");
+  EXPECT_FALSE(answer->has_value());
+  Inspected(first, number, "");
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->ok());
+}
+
+TEST_F(JobDeskTest, AnAnswerToAnEarlierLifeIsNoAnswer) {
+  const std::shared_ptr<RecordingLink> before = Connect("w0");
+  SubmitLater("r");
+  EndTurn();
+  const uint64_t number = before->sent.back().inspect_data().request_id();
+  Restart();
+  const std::shared_ptr<RecordingLink> after = Connect("w0");
+  const std::shared_ptr<Answer> answer = SubmitLater("s");
+  EndTurn();
+  Inspected(after, number, "");
+  EXPECT_FALSE(answer->has_value());
+}
+
+TEST_F(JobDeskTest, AMuteWorkerDoesNotBlockSubmissions) {  // F33
+  const std::shared_ptr<RecordingLink> mute = Connect("w0");
+  const std::shared_ptr<RecordingLink> second = Connect("w1");
+  const std::shared_ptr<Answer> answer = SubmitLater("r");
+  Advance(absl::Milliseconds(1900));
+  EXPECT_FALSE(second->sent.back().has_inspect_data());
+  Advance(absl::Milliseconds(200));
+  ASSERT_TRUE(second->sent.back().has_inspect_data());
+  Inspected(second, second->sent.back().inspect_data().request_id(), "");
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->ok());
+}
+
+TEST_F(JobDeskTest, NoTwoLiveJobsShareADirectory) {
+  v1::SubmitRequest request = RequestOf("a", 1);
+  request.mutable_spec()->mutable_checkpoint()->set_dir("out/x");
+  std::vector<absl::Status> answers;
+  const auto submit = [&](const std::string& id, const std::string& dir) {
+    request.set_request_id(id);
+    request.mutable_spec()->mutable_checkpoint()->set_dir(dir);
+    controller_->jobs().Submit(request, [&](absl::StatusOr<v1::SubmitResponse> response) {
+      answers.push_back(response.status());
+    });
+    EndTurn();
+    return answers.back();
+  };
+  EXPECT_TRUE(submit("a", "out/x").ok());
+  EXPECT_TRUE(submit("a", "out/x").ok());
+  const absl::Status refused = submit("b", "out/./y/../x/");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("tiny-1"), HasSubstr("another checkpoint.dir, or wait")));
+  EXPECT_TRUE(submit("c", "out/y").ok());
+  ASSERT_TRUE(Cancel(JobId("tiny-1")).ok());
+  EXPECT_TRUE(submit("b", "out/x").ok());
+}
+
+TEST_F(JobDeskTest, TheDefaultDirectoryIsTheJobsId) {
+  for (const char* request : {"a", "b"}) {
+    const JobId id = Submit(request, 1);
+    EXPECT_EQ(Job(id).spec.checkpoint().dir(), id.value());
+  }
 }
 
 TEST_F(JobDeskTest, CancelIsIdempotentAndRefusesOtherEnds) {

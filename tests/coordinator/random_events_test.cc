@@ -59,6 +59,14 @@ std::string Violation(const State& state) {
     if (!worker.seat) continue;
     if (!worker.alive) return absl::StrCat("lost worker ", id.value(), " has a seat");
     const Seat& seat = *worker.seat;
+    // Of a job that is unknown or has gone on, a Hello may say anything: it is only waited for.
+    const JobRecord* job = FindJob(state, seat.job);
+    if (job == nullptr || job->epoch != seat.epoch) continue;
+    const auto world = static_cast<int>(job->ranks.size());
+    if (seat.rank < 0 || seat.rank >= world || job->ranks[seat.rank].worker != id ||
+        job->ranks[seat.rank].incarnation != worker.incarnation) {
+      return absl::StrCat(id.value(), " has a seat that is not its own");
+    }
     if (!seats.insert({seat.job.value(), {seat.epoch.value(), seat.rank}}).second) {
       return absl::StrCat("two workers are rank ", seat.rank, " of ", seat.job.value());
     }
@@ -167,7 +175,17 @@ class Chaos {
     const uint64_t incarnation =
         Draw(4) == 0 && last > 0 ? 1 + Draw(last) : (lives_[id] = last + 1);
     v1::DurableEvent event = Joined(id, incarnation, Draw(8) == 0 ? "other" : "host");
+    if (Draw(4) == 0) Claim(*event.mutable_worker_joined());
     scenario_.Do(std::move(event));
+  }
+
+  // It says that it works as some rank: its own, another's, or one of nothing.
+  void Claim(v1::WorkerJoined& joined) {
+    const JobRecord* job = AnyJob();
+    joined.set_job_id(job == nullptr || Draw(8) == 0 ? "forgotten-1" : job->id.value());
+    joined.set_epoch(static_cast<int64_t>(Draw(3)));
+    const int32_t wild[] = {-1, 1 << 16, 1 << 30};
+    joined.set_rank(Draw(4) == 0 ? wild[Draw(3)] : static_cast<int32_t>(Draw(5)));
   }
 
   void Lose() {
@@ -210,18 +228,32 @@ class Chaos {
     scenario_.Do(std::move(event));
   }
 
+  // An Abort names its rank: also one whose Assign was lost on the way is answered.
   void Answer(const WorkerState& worker) {
     if (!worker.seat) return;
     const Seat seat = *worker.seat;
     const JobRecord* job = FindJob(scenario_.state(), seat.job);
-    const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted;
-    if (!wanted) {
-      scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_RELEASED));
-      return;
-    }
-    scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_READY));
+    const bool wanted =
+        job != nullptr && HoldsWorkers(job->state) && !job->aborted && job->epoch == seat.epoch;
+    if (!wanted) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
+    // Its Assign was lost, so that it leaves what it never began.
+    if (Draw(8) == 0) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
+    Tell(worker, seat, v1::RankChanged::MILESTONE_READY);
     if (job->state != v1::JOB_STATE_RUNNING) return;
-    scenario_.Do(Changed(*job, seat.rank, v1::RankChanged::MILESTONE_FINISHED));
+    Tell(worker, seat, v1::RankChanged::MILESTONE_FINISHED);
+  }
+
+  void Tell(const WorkerState& worker, const Seat& seat, v1::RankChanged::Milestone milestone) {
+    v1::DurableEvent event;
+    v1::RankChanged* changed = event.mutable_rank_changed();
+    changed->set_job_id(seat.job.value());
+    changed->set_epoch(seat.epoch.value());
+    changed->set_rank(seat.rank);
+    changed->set_milestone(milestone);
+    changed->set_lost_peer(-1);
+    changed->set_worker_id(worker.id.value());
+    changed->set_incarnation(worker.incarnation.value());
+    scenario_.Do(std::move(event));
   }
 
   // Independent of the placement code: no pool of live workers is large enough.

@@ -429,6 +429,37 @@ TEST(JobReducer, AWorkerWithARankOfAnUnknownJobIsToldToStop) {
   EXPECT_EQ(scenario.IdleWorkers(), 0);
 }
 
+TEST(JobReducer, AHelloTakesNoSeatOfALiveEpoch) {  // F55
+  for (const int rank : {0, 1, 3, -1, 1 << 30}) {
+    for (const int64_t epoch : {1, 2, 1 << 20}) {
+      Scenario scenario;
+      const JobId id = RunThreeRanks(scenario);
+      v1::DurableEvent liar = Joined("x", 1);
+      liar.mutable_worker_joined()->set_job_id(id.value());
+      liar.mutable_worker_joined()->set_epoch(epoch);
+      liar.mutable_worker_joined()->set_rank(rank);
+      scenario.Do(liar);
+      EXPECT_FALSE(scenario.worker("x").seat) << rank << " of epoch " << epoch;
+      scenario.Do(Lost("x", 1, "gone"));
+      EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+    }
+  }
+}
+
+TEST(JobReducer, AHelloTakesOnlyItsOwnSeatOfAnEndedEpoch) {  // F55
+  Scenario scenario;
+  const JobId id = RunThreeRanks(scenario);
+  scenario.Do(CancelRequest(id));
+  for (const int rank : {1, 3, -1, 1 << 30}) {
+    v1::DurableEvent liar = Joined("x", 10 + static_cast<uint64_t>(rank + 1));
+    liar.mutable_worker_joined()->set_job_id(id.value());
+    liar.mutable_worker_joined()->set_epoch(1);
+    liar.mutable_worker_joined()->set_rank(rank);
+    scenario.Do(liar);
+    EXPECT_FALSE(scenario.worker("x").seat) << rank;
+  }
+}
+
 TEST(JobReducer, ForgetsLostWorkersAfterAWhile) {  // F26
   Scenario scenario;
   scenario.JoinWorkers(2);
