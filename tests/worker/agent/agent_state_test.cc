@@ -29,12 +29,11 @@ AssignReceived Assign(const std::string& job, int64_t epoch, int rank = 1) {
   return event;
 }
 
-// Of rank 1, as Assign's default.
-AbortReceived Abort(const std::string& job, int64_t epoch) {
+AbortReceived Abort(const std::string& job, int64_t epoch, int rank = 1) {
   AbortReceived event;
   event.abort.set_job_id(job);
   event.abort.set_epoch(epoch);
-  event.abort.set_rank(1);
+  event.abort.set_rank(rank);
   event.abort.set_reason("cancelled by a user");
   return event;
 }
@@ -188,7 +187,7 @@ TEST(AgentState, RefusesASecondAssignWhileItWorks) {
   EXPECT_THAT(refused.error(), HasSubstr("still works on job a, epoch 1"));
   EXPECT_EQ(refused.lost_peer(), -1);
   EXPECT_EQ(state.rank()->job, JobId("a"));
-  EXPECT_THAT(Handle(state, Abort("b", 1)), ElementsAre("report b/1/r3 released"));
+  EXPECT_THAT(Handle(state, Abort("b", 1, 3)), ElementsAre("report b/1/r3 released"));
   EXPECT_THAT(Handle(state, Done()), ElementsAre("report a/1/r0 finished"));
 }
 
@@ -196,9 +195,9 @@ TEST(AgentState, ReleasesWithTheRankOfTheEpochThatWasAborted) {
   AgentState state;
   Handle(state, Assign("a", 1, 2));
   Handle(state, Assign("a", 2, 0));  // refused
-  Handle(state, Abort("a", 1));
-  Handle(state, Abort("a", 2));
-  EXPECT_THAT(Handle(state, Abort("a", 1)), IsEmpty());
+  Handle(state, Abort("a", 1, 2));
+  Handle(state, Abort("a", 2, 0));
+  EXPECT_THAT(Handle(state, Abort("a", 1, 2)), IsEmpty());
   EXPECT_THAT(Handle(state, Aborted()),
               ElementsAre("report a/1/r2 released", "report a/2/r0 released"));
 }

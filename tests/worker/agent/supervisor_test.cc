@@ -203,6 +203,16 @@ TEST_F(SupervisorTest, AsksItsChildrenToEndAndReportsNoneThatDoes) {
   EXPECT_EQ(exits(), 0u);
 }
 
+// A terminal sends its SIGINT to the children too.
+TEST_F(SupervisorTest, ItsChildrenLeaveAnInterruptToIt) {
+  Start({"wait"});
+  const Births::Birth life = births_.Next();
+  ASSERT_GT(life.pid, 0);
+  kill(life.pid, SIGINT);
+  EXPECT_EQ(Stop(), kExitAsked);
+  EXPECT_EQ(exits(), 0u);
+}
+
 TEST_F(SupervisorTest, KillsAChildThatDoesNotEndInTime) {
   stop_limit_ = absl::Milliseconds(20);
   Start({"deaf"});
