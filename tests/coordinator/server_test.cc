@@ -260,6 +260,15 @@ TEST_F(ServerTest, EverythingThatIsWrongIsToldAtOnceAndDecodes) {  // F55
   EXPECT_THAT(names, ::testing::IsSupersetOf({"model.heads", "train.global_batch", "request_id"}));
 }
 
+TEST_F(ServerTest, ASpecificationThatNoMessageCouldCarryIsRefused) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_data()->add_train(std::string(1 << 20, 'x'));
+  v1::SubmitResponse response;
+  const grpc::Status status = Submit("r", spec, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("at most 1048576"));
+}
+
 TEST_F(ServerTest, AJobThatIsNotThereIsNotFound) {
   grpc::ClientContext context;
   SetDeadline(context);
