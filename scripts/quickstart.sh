@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh
+# Clones in different folders share the compiler cache.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 echo "quickstart: building (the first time takes a few minutes)" >&2
 cmake --preset release >/dev/null
 cmake --build --preset release --target sherd sherd-coordinator sherd-worker

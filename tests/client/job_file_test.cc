@@ -215,7 +215,8 @@ TEST(JobFile, PointsInvalidFieldsAtTheirLine) {
   EXPECT_EQ(CheckJobFile(*file).message(),
             "job.yaml:4: model.heads: heads 5 does not divide hidden 384; the nearest that do are "
             "4 and 6\n"
-            "job.yaml:8: data.train[1]: must be a path of 1 to 4096 characters\n"
+            "job.yaml:8: data.train[1]: must be a path of 1 to 4096 characters, "
+            "none a control character\n"
             "--set train.global_batch=10: train.global_batch: global_batch 10 is not a multiple "
             "of micro_batch 4; the nearest are 8 and 12");
   // A field that the file does not have: the section around it, else the file.

@@ -150,7 +150,7 @@ TEST_F(JobDeskTest, AWorkerOnANewStreamIsAskedAgain) {
   EndTurn();
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   EXPECT_THAT(link->Kinds(), testing::ElementsAre("welcome", "inspect"));
-  Inspected(link, 1, "");
+  Inspected(link, link->sent.back().inspect_data().request_id(), "");
   ASSERT_TRUE(answer->has_value());
   EXPECT_TRUE((*answer)->value().created());
 }

@@ -311,9 +311,10 @@ INSTANTIATE_TEST_SUITE_P(
         Violation{"NoData",
                   [](v1::JobSpec& s) { s.clear_data(); },
                   {"data.train: must list at least one file to train on, as in [corpus.txt]"}},
-        Violation{"EmptyPath",
-                  [](v1::JobSpec& s) { s.mutable_data()->add_eval(""); },
-                  {"data.eval[0]: must be a path of 1 to 4096 characters"}},
+        Violation{
+            "EmptyPath",
+            [](v1::JobSpec& s) { s.mutable_data()->add_eval(""); },
+            {"data.eval[0]: must be a path of 1 to 4096 characters, none a control character"}},
         Violation{"Tokenizer",
                   [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe.json"); },
                   {"data.tokenizer: must be 'bytes': this version has no other tokenizer"}},

@@ -339,8 +339,10 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
 }
 
 absl::Status StepExecutor::Diverged(const Walk& walk) {
-  // Whoever ends first aborts the communicator; no rank may still be in the exchange then.
-  SHERD_RETURN_IF_ERROR(comm_.Wait(Enqueued(comm_.Barrier())));
+  // Whoever ends first aborts the communicator: not before all have left the exchange, which is
+  // when all are in the barrier. Every rank has seen the same figures, so what becomes of the
+  // barrier itself says nothing.
+  comm_.Wait(Enqueued(comm_.Barrier())).IgnoreError();
   return absl::DataLossError(absl::StrCat(
       walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
       walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,
