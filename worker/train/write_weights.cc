@@ -32,6 +32,8 @@ absl::StatusOr<std::vector<std::string>> Vote(Communicator& comm,
     const char* const said = words.data() + kWordBytes * static_cast<size_t>(rank);
     const auto code = static_cast<absl::StatusCode>(said[0]);
     if (code != absl::StatusCode::kOk) {
+      // Whoever ends first aborts the communicator: not before all have heard the vote.
+      comm.Wait(comm.Barrier()).IgnoreError();
       return absl::Status(code, absl::StrCat("rank ", rank, ": ", said + 1));
     }
     texts.emplace_back(said + 1);
