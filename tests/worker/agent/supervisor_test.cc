@@ -39,8 +39,8 @@ class Births {
   };
 
   Births() {
-    char name[] = "/tmp/sherd-supervisor-XXXXXX";
-    directory_ = mkdtemp(name);
+    directory_ = ::testing::TempDir() + "sherd-supervisor-XXXXXX";
+    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
     path_ = directory_ + "/births";
     EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
     pipe_ = open(path_.c_str(), O_RDWR | O_CLOEXEC);
