@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/job_client.h"
+#include "common/counted.h"
 #include "common/status_macros.h"
 
 namespace sherd {
@@ -154,8 +155,7 @@ absl::Status LocalCluster::StartWorkers(JobClient& client) {
     if (count >= options_.workers) return absl::OkStatus();
     if (interrupts_.InterruptedWithin(kPollInterval)) return absl::CancelledError("interrupted");
   }
-  return Failure(kWorkers, absl::StrCat("did not bring ", options_.workers,
-                                        options_.workers == 1 ? " worker" : " workers",
+  return Failure(kWorkers, absl::StrCat("did not bring ", Counted(options_.workers, "worker"),
                                         " up within ", absl::FormatDuration(kStartDeadline),
                                         "; connected: ", connected.empty() ? "none" : connected));
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/render_json.h"
 #include "client/render_text.h"
+#include "common/counted.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -51,8 +52,8 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       out_ << EvalLine(event.eval()) << std::endl;
       return;
     case v1::JobEvent::kEpoch:
-      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ", event.epoch().world(),
-                       event.epoch().world() == 1 ? " worker" : " workers",
+      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ",
+                       Counted(event.epoch().world(), "worker"),
                        event.epoch().reason().empty() ? "" : ": ", event.epoch().reason()));
       return;
     case v1::JobEvent::kLedger:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/counted.h"
 
 namespace sherd {
 namespace {
@@ -134,8 +135,8 @@ void Transition::Form(JobRecord& job, const std::vector<WorkerId>& workers) {
     Act(SendAssign{id, worker.incarnation, seat});
   }
   Enter(job, v1::JOB_STATE_FORMING,
-        absl::StrCat("epoch ", job.epoch.value(), " forms on ", workers.size(),
-                     workers.size() == 1 ? " worker" : " workers"));
+        absl::StrCat("epoch ", job.epoch.value(), " forms on ",
+                     Counted(static_cast<int64_t>(workers.size()), "worker")));
   WarnOfMixedNumerics(job);
   Act(StartFormationTimer{job.id, job.epoch});
 }

@@ -65,6 +65,7 @@ class Run(EndToEnd):
             code, out, err = self.run_job(self.job(steps=10, workers=workers, strategy=strategy),
                                           "--workers", workers, "-o", "json")
             self.assertEqual(code, 0, err)
+            self.assertNotRegex(out + err, r"\b1 (rank|round|thread|worker)s\b")
             steps = [json.loads(line) for line in out.splitlines() if '"event":"step"' in line]
             curves.add(json.dumps([(step["loss"], step["grad_norm"]) for step in steps]))
         self.assertEqual(len(curves), 1)

@@ -68,7 +68,7 @@ absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
 absl::Status CheckAddress(absl::string_view flag, const std::string& address) {
   if (PortOf(address) >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, " ", address, " is not HOST:PORT, as 127.0.0.1:7070"));
+      absl::StrCat(flag, " ", address, " is not HOST:PORT, as 127.0.0.1:7700"));
 }
 
 absl::Status CheckDevice(const std::string& device) {

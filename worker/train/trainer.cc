@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/counted.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
@@ -168,11 +169,14 @@ class RankTrainer final : public Trainer {
 
   std::string Introduction(const DataGroup& group, const RankPlan& plan, Communicator& comm) const {
     const v1::JobSpec& spec = assignment_.spec();
-    return absl::StrCat(
-        plan.inventory.elements, " parameters, ", std::string(NameOf(spec.parallel().strategy())),
-        " over ", group.ranks.size(), " ranks, ", std::string(NameOf(spec.precision().compute())),
-        "; ", plan.micro_batches.count, " micro-batches a step in ", plan.micro_batches.rounds,
-        " rounds; ", comm.arena_bytes(), " bytes of shared memory, ", options_.threads, " threads");
+    return absl::StrCat(Counted(plan.inventory.elements, "parameter"), ", ",
+                        std::string(NameOf(spec.parallel().strategy())), " over ",
+                        Counted(static_cast<int64_t>(group.ranks.size()), "rank"), ", ",
+                        std::string(NameOf(spec.precision().compute())), "; ",
+                        Counted(plan.micro_batches.count, "micro-batch", "micro-batches"),
+                        " a step in ", Counted(plan.micro_batches.rounds, "round"), "; ",
+                        Counted(comm.arena_bytes(), "byte"), " of shared memory, ",
+                        Counted(options_.threads, "thread"));
   }
 
   // What Abort reaches from now on; false, and nothing, when Abort came before.

@@ -63,10 +63,16 @@ TEST(CommandLine, EveryChildServesMetricsOnAPortOfItsOwn) {
   }
 }
 
+TEST(CommandLine, AWrongAddressIsAnsweredWithTheCoordinatorsUsualOne) {
+  EXPECT_TRUE(CheckAddress("--coordinator", "host:1").ok());
+  EXPECT_THAT(std::string(CheckAddress("--coordinator", "host").message()),
+              HasSubstr("127.0.0.1:7700"));
+}
+
 // What a supervisor writes, its child must read.
 TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   WorkerFlags flags;
-  flags.coordinator = "127.0.0.1:7070";
+  flags.coordinator = "127.0.0.1:7700";
   flags.name = "north";
   flags.data_root = "/data";
   flags.connect_timeout = "30s";
