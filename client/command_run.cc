@@ -55,7 +55,7 @@ ExitCode RunCommand(const RunOptions& options) {
   if (absl::Status usable = CheckPaths(options, plan, working_directory); !usable.ok()) {
     return Complain(usable);
   }
-  RunFiles files(plan.log_directory);
+  RunFiles files(plan.output_root, plan.log_directory);
   if (absl::Status made = files.Make(); !made.ok()) return Complain(made);
 
   // Signals are blocked first, so that none finds the run half built; then the janitor forks, while

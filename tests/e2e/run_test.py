@@ -124,6 +124,24 @@ class Run(EndToEnd):
         self.assertNotEqual(process.returncode, 0)
         self.assert_no_processes()
 
+    def test_a_second_run_in_the_same_directory_is_refused(self):
+        first = self.launch(self.job(steps=LONG, workers=1), "--workers", 1, "-o", "json")
+        for line in first.stdout:
+            if '"event":"step"' in line:
+                break
+        code, out, err = self.run_job(self.job(name="second", steps=3, workers=1), "--workers", 1)
+        self.assertEqual(code, 1, err)
+        self.assertEqual(out, "")
+        self.assertEqual(len(err.strip().splitlines()), 1, err)
+        self.assertIn("--out", err)
+        self.assertIsNone(first.poll())
+        # The lock goes with its holder, however that ends.
+        first.kill()
+        first.communicate(timeout=10)
+        self.assert_no_processes()
+        code, _, err = self.run_job(self.job(name="third", steps=3, workers=1), "--workers", 1)
+        self.assertEqual(code, 0, err)
+
     def test_nothing_outlives_a_killed_run(self):  # F36
         before = set(os.listdir("/dev/shm"))
         process = self.launch(self.job(steps=LONG), "--workers", 2, "-o", "json")
