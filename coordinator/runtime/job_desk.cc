@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/counted.h"
 #include "coordinator/runtime/invalid_fields.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
@@ -121,11 +122,12 @@ void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse>
   timers_.At(clock_.Now() + inspection_deadline_, [this, number] {
     const auto found = inspections_.find(number);
     if (found == inspections_.end()) return;
-    const WorkerId worker = found->second.asked.front();
+    const int64_t asked = static_cast<int64_t>(found->second.asked.size());
     Refuse(found->second,
-           absl::DeadlineExceededError(absl::StrCat(
-               "worker ", worker.value(), " did not look at the job's files within ",
-               absl::FormatDuration(inspection_deadline_), "; nothing was started, try again")));
+           absl::ResourceExhaustedError(absl::StrCat(
+               "the workers are too busy to look at the job's files: ", Counted(asked, "worker"),
+               " did not answer within ", absl::FormatDuration(inspection_deadline_),
+               "; nothing was started, submit again in a while")));
     inspections_.erase(found);
   });
 }

@@ -39,8 +39,8 @@ class JobDesk {
 
   // `request.spec` is normalised and valid; without a checkpoint.dir the job's id becomes it. A
   // worker, if one is connected, looks at the job's files first: kInvalidArgument with its
-  // sentence; kDeadlineExceeded when it does not answer; kResourceExhausted when too many jobs are
-  // queued; kFailedPrecondition when a job that has not ended has the same checkpoint.dir.
+  // sentence; kResourceExhausted when no worker looks in time, or too many jobs are queued;
+  // kFailedPrecondition when a job that has not ended has the same checkpoint.dir.
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply);
   void Cancel(const JobId& id, Reply<v1::CancelResponse> reply);
   void GetJob(const JobId& id, Reply<v1::GetJobResponse> reply);

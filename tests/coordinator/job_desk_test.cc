@@ -125,7 +125,9 @@ TEST_F(JobDeskTest, AWorkerThatDoesNotLookInTimeIsAnError) {  // F33
     Heartbeat(link);
   }
   ASSERT_TRUE(answer->has_value());
-  EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string((*answer)->status().message()),
+              AllOf(HasSubstr("1 worker did not answer within 10s"), HasSubstr("submit again")));
   // The late answer finds nothing.
   Inspected(link, number, "");
   EXPECT_THAT(controller_->state().jobs, SizeIs(0));
