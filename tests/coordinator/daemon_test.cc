@@ -16,7 +16,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/coordinator/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sherd {
 namespace {

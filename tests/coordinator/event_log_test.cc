@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/coordinator/scenario.h"
-#include "tests/coordinator/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sherd {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "worker/agent/identity.h"
 
 namespace sherd {

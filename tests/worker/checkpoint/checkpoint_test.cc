@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/worker/checkpoint/checkpoint_harness.h"
-#include "tests/worker/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace sherd {

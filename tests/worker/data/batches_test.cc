@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "tests/worker/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sherd {
 namespace {

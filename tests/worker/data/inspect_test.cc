@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/worker/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "worker/data/roots.h"
 
 namespace sherd {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/model/init.h"
 #include "worker/sample/token_sampler.h"

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/job_spec.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 using testing::LocalWorld;
 using testing::RankRecord;
-using testing::ScratchDirectory;
 
 // Everything that two runs must agree on, as bits.
 struct Outcome {
@@ -69,7 +69,7 @@ class BitIdentity : public ::testing::TestWithParam<v1::DataType> {};
 TEST_P(BitIdentity, HoldsOverStrategiesWorldsAndThreads) {
   constexpr int64_t kMicroBatches = 8;
   constexpr int64_t kSteps = 50;
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(6000, 3));
   const std::string held_out = scratch.Write("eval.txt", testing::MakeText(700, 4));
   const auto job = [&](v1::Strategy strategy) {
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Types, BitIdentity,
 // F7, F10, F35: micro-batches that do not divide by the world, over several rounds; and more ranks
 // than micro-batches.
 TEST(BitIdentityOfUnevenWork, HoldsForZero3AtAnyWorld) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 5));
   for (const int64_t micro_batches : {1, 5, 7}) {
     const v1::JobSpec spec =
@@ -116,7 +116,7 @@ TEST(BitIdentityOfUnevenWork, HoldsForZero3AtAnyWorld) {
 
 // With one round ddp sums the same tree at any world.
 TEST(BitIdentityOfUnevenWork, HoldsForDdpWithOneRound) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 5));
   v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 5, 6);
   const Outcome reference = Train(spec, 1, 1);
@@ -127,7 +127,7 @@ TEST(BitIdentityOfUnevenWork, HoldsForDdpWithOneRound) {
 // Keeping parameters gathered and gathering ahead change when bytes move, never a bit of the
 // result.
 TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingOrPrefetch) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 6));
   v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 4, 6);
   const Outcome reference = Train(spec, 2, 1);

@@ -1,14 +1,9 @@
 #include "tests/worker/train/local_world.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
 #include "plan/groups.h"
@@ -16,20 +11,6 @@
 #include "plan/ledger.h"
 
 namespace sherd::testing {
-
-ScratchDirectory::ScratchDirectory() {
-  const char* base = std::getenv("TMPDIR");
-  path_ = absl::StrCat(base == nullptr ? P_tmpdir : base, "/sherd-test-XXXXXX");
-  SHERD_CHECK(mkdtemp(path_.data()) != nullptr);
-}
-
-ScratchDirectory::~ScratchDirectory() { std::filesystem::remove_all(path_); }
-
-std::string ScratchDirectory::Write(const std::string& name, const std::string& content) const {
-  const std::string path = absl::StrCat(path_, "/", name);
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
 
 std::string MakeText(int64_t bytes, uint64_t seed) {
   static constexpr const char* kWords[] = {"the ",  "shard ",     "of ", "a ",    "model ",

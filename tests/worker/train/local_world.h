@@ -20,19 +20,6 @@ struct RankRecord {
   std::vector<v1::RankLedger> ledgers;
 };
 
-// A directory below the test's temporary one; removed with all in it when destroyed.
-class ScratchDirectory {
- public:
-  ScratchDirectory();
-  ~ScratchDirectory();
-  const std::string& path() const { return path_; }
-  // Writes a file and returns its path.
-  std::string Write(const std::string& name, const std::string& content) const;
-
- private:
-  std::string path_;
-};
-
 // English-like text of about `bytes` bytes, a pure function of its arguments.
 std::string MakeText(int64_t bytes, uint64_t seed);
 

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "plan/job_spec.h"
 #include "prometheus/text_serializer.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 
 namespace sherd {
@@ -16,12 +17,11 @@ namespace {
 using ::testing::HasSubstr;
 using testing::LocalWorld;
 using testing::RankRecord;
-using testing::ScratchDirectory;
 
 // F10, F16, F17: what was predicted is what was allocated and sent, to the byte, on every rank,
 // also where sizes and micro-batches do not divide.
 TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
     for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
@@ -50,7 +50,7 @@ TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
 
 // F15: a loss that is no number ends the job with a reason, at once and on every rank.
 TEST(Trainer, StopsWhenTheLossDiverges) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 400);
   spec.mutable_train()->mutable_optimizer()->set_lr(1e30);
@@ -64,7 +64,7 @@ TEST(Trainer, StopsWhenTheLossDiverges) {
 }
 
 TEST(Trainer, NamesAFileThatIsNotThere) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 4, 4);
   std::filesystem::remove(text);
@@ -76,7 +76,7 @@ TEST(Trainer, NamesAFileThatIsNotThere) {
 // A file that is cut short during the run is an error with its name, not a crash; the rank that did
 // not read it learns that its peer has left.
 TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   const v1::JobSpec spec =
       testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 1000000);
@@ -95,7 +95,7 @@ TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
 
 // F22, F29: an abort from another thread ends every rank soon, wherever it is.
 TEST(Trainer, EndsSoonAfterAnAbort) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
     LocalWorld world(testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 4, 1000000), 3);
@@ -115,7 +115,7 @@ TEST(Trainer, EndsSoonAfterAnAbort) {
 // communicator's thread has let go of it. The units are large enough to be given back to the system
 // at once.
 TEST(Trainer, LetsGoOfItsMemoryOnlyWhenNothingReadsOrWritesIt) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (int trial = 0; trial < 12; ++trial) {
     v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1000000);
@@ -136,7 +136,7 @@ TEST(Trainer, LetsGoOfItsMemoryOnlyWhenNothingReadsOrWritesIt) {
 
 // F15: an evaluation of weights that are no numbers, and such weights themselves, are errors.
 TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (const bool evaluates : {true, false}) {
     v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1);
@@ -153,7 +153,7 @@ TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
 
 // A job that cannot fit is refused with the pools that take most.
 TEST(Trainer, RefusesWhatDoesNotFitIntoTheHost) {  // F19, F20
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 2, 1);
   spec.mutable_model()->set_vocab(1 << 20);
@@ -165,7 +165,7 @@ TEST(Trainer, RefusesWhatDoesNotFitIntoTheHost) {  // F19, F20
 
 // F33: a rank whose peers never come ends when it is told to.
 TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 10);
   LocalWorld world(spec, 2);
@@ -181,7 +181,7 @@ TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
 
 // F58: an ended job leaves no series behind.
 TEST(TrainMetrics, DisappearWithTheJob) {
-  ScratchDirectory scratch;
+  TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 4, 3);
   LocalWorld world(spec, 2);

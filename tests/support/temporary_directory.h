@@ -1,19 +1,22 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <system_error>
+
+#include "common/check.h"
+#include "gtest/gtest.h"
 
 namespace sherd {
 
 // A directory of a test's own, removed with all in it at the end.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_(testing::TempDir() + "sherd.XXXXXX") {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+  TemporaryDirectory() : path_(std::filesystem::path(testing::TempDir()) / "sherd.XXXXXX") {
+    SHERD_CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~TemporaryDirectory() {
     std::error_code ignored;
@@ -35,6 +38,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
+// The whole content of a file; "" when it cannot be read.
 inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
