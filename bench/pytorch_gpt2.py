@@ -46,13 +46,13 @@ def read_bytes(paths, root):
     return torch.from_numpy(np.frombuffer(data, dtype=np.uint8).astype(np.int64))
 
 
-def make_parameters(model, seed):
+def make_parameters(model, seed, values_of=normal_values):
     c, f, layers = model["hidden"], model["ffn"], model["layers"]
     residual = 0.02 / math.sqrt(2.0 * layers)
     parameters = {}
 
     def normal(name, shape, stddev=0.02):
-        values = normal_values(name, seed, 0, math.prod(shape), stddev)
+        values = values_of(name, seed, 0, math.prod(shape), stddev)
         parameters[name] = torch.from_numpy(values).view(shape).requires_grad_()
 
     def constant(name, size, value):

@@ -45,7 +45,7 @@ ONLY_IN = {
     r"grpcpp/|grpc\+\+|\.grpc\.pb\.h": ["coordinator/rpc", "worker/agent/session", "worker/agent/channel",
                                        "worker/agent/exit_reporter", "client/job_client", "tests"],
     r"^sqlite3\.h": ["coordinator/store/sqlite", "tests"],
-    r"oneapi/dnnl|^dnnl": ["kernels/cpu/gemm", "kernels/cpu/cpu_ops.cc"],
+    r"oneapi/dnnl|^dnnl": ["kernels/cpu/gemm", "kernels/cpu/cpu_ops.cc", "bench/sgemm_limit"],
     r"^nccl\.h": ["worker/comm/nccl"],
     r"^yaml-cpp/": ["client/"],
     r"^prometheus/": ["common/metrics", "coordinator/", "worker/train/", "worker/agent/", "worker/main", "tests"],

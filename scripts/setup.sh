@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing. `setup.sh --checks` adds what the test suite needs.
+# Installs the Debian packages that are missing. `setup.sh --checks` adds what the test suite needs,
+# `setup.sh --bench` the peers that the benchmarks compare with.
 # Works as root or as a user with sudo; does nothing, and asks for no password, when all are there.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 lists=(packages.txt)
 [ "${1:-}" = "--checks" ] && lists+=(packages-check.txt)
+[ "${1:-}" = "--bench" ] && lists+=(packages-bench.txt)
 
 missing=()
 while read -r package; do
