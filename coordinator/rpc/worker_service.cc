@@ -2,6 +2,7 @@
 
 #include "coordinator/rpc/grpc_status.h"
 #include "coordinator/rpc/session_reactor.h"
+#include "coordinator/runtime/worker_claims.h"
 
 namespace sherd {
 namespace {

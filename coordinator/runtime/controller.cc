@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "coordinator/core/assignment.h"
+#include "coordinator/runtime/reunion.h"
 
 namespace sherd {
 

@@ -1,82 +1,20 @@
 #include "coordinator/runtime/fleet.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_macros.h"
-#include "coordinator/core/assignment.h"
 #include "coordinator/runtime/rank_reports.h"
+#include "coordinator/runtime/reunion.h"
+#include "coordinator/runtime/worker_claims.h"
 
 namespace sherd {
 namespace {
 
-constexpr size_t kLongestText = 256;
-constexpr size_t kLongestFingerprint = 1024;
-constexpr int kHighestSignal = 64;
-
-std::string ExitCause(const v1::ReportExitRequest& exit) {
-  if (exit.signal() == 0) return absl::StrCat("its process exited with code ", exit.exit_code());
-  const char* name = sigabbrev_np(exit.signal());
-  return absl::StrCat("killed by signal ", exit.signal(),
-                      name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
-}
-
 std::string BreakCause(absl::Duration window) {
   return absl::StrCat("its session broke and was not resumed within ",
                       absl::FormatDuration(window));
-}
-
-absl::Status CheckText(absl::string_view field, const std::string& text, size_t longest) {
-  if (text.size() > longest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Hello.", field, " may have ", longest, " bytes, it has ", text.size()));
-  }
-  if (std::any_of(text.begin(), text.end(),
-                  [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Hello.", field, " holds a control character; use printable text"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckHello(const v1::Hello& hello) {
-  if (hello.worker_id().empty()) {
-    return absl::InvalidArgumentError("Hello.worker_id must name the worker, it is empty");
-  }
-  SHERD_RETURN_IF_ERROR(CheckText("worker_id", hello.worker_id(), kLongestText));
-  SHERD_RETURN_IF_ERROR(CheckText("device", hello.device(), kLongestText));
-  SHERD_RETURN_IF_ERROR(CheckText("host", hello.host(), kLongestText));
-  SHERD_RETURN_IF_ERROR(
-      CheckText("shared_memory_domain", hello.shared_memory_domain(), kLongestText));
-  SHERD_RETURN_IF_ERROR(CheckText("data_address", hello.data_address(), kLongestText));
-  SHERD_RETURN_IF_ERROR(CheckText("job_id", hello.job_id(), kLongestText));
-  SHERD_RETURN_IF_ERROR(
-      CheckText("numerics_fingerprint", hello.numerics_fingerprint(), kLongestFingerprint));
-  if (hello.incarnation() == 0) {
-    return absl::InvalidArgumentError("Hello.incarnation must be drawn at random, not 0");
-  }
-  return absl::OkStatus();
-}
-
-// The rank of `worker`'s seat is this life of this worker; only then may it learn the epoch's
-// secret.
-bool Holds(const JobRecord& job, const WorkerState& worker) {
-  const int rank = worker.seat->rank;
-  if (rank < 0 || rank >= static_cast<int>(job.ranks.size())) return false;
-  return job.ranks[rank].worker == worker.id && job.ranks[rank].incarnation == worker.incarnation;
-}
-
-// Its rank's end is not known yet.
-bool WorksIn(const State& state, const WorkerState& worker) {
-  if (!worker.alive || !worker.seat) return false;
-  const JobRecord* job = FindJob(state, worker.seat->job);
-  return job != nullptr && HoldsWorkers(job->state) && job->epoch == worker.seat->epoch &&
-         Holds(*job, worker);
 }
 
 bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
@@ -84,22 +22,6 @@ bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
 }
 
 }  // namespace
-
-v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
-  v1::SessionResponse message;
-  message.mutable_abort()->set_job_id(seat.job.value());
-  message.mutable_abort()->set_epoch(seat.epoch.value());
-  message.mutable_abort()->set_rank(seat.rank);
-  message.mutable_abort()->set_reason(reason);
-  return message;
-}
-
-absl::Status CheckExit(const v1::ReportExitRequest& request) {
-  if (request.signal() >= 0 && request.signal() <= kHighestSignal) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("ReportExitRequest.signal ", request.signal(),
-                                                 " is no signal; it must be 0 to ",
-                                                 kHighestSignal));
-}
 
 Fleet::Fleet(const FleetOptions& options, const Clock& clock, Journal& journal, TimerQueue& timers,
              FleetEvents events)
@@ -185,7 +107,11 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   Send(id, incarnation, std::move(welcome));
   if (!resumed) Join(hello);
   Renew(id);
-  if (resumed) Reconcile(*FindWorker(journal_.state(), id), hello);
+  if (resumed) {
+    const State& state = journal_.state();
+    std::optional<v1::SessionResponse> missed = MissedMessage(state, *FindWorker(state, id), hello);
+    if (missed) Send(id, incarnation, *std::move(missed));
+  }
   // What was asked on the old stream is not answered on the new one.
   if (replaces) events_.disconnected(id);
 }
@@ -204,27 +130,6 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_epoch(hello.epoch());
   joined->set_rank(hello.rank());
   events_.append(std::move(event));
-}
-
-void Fleet::Reconcile(const WorkerState& worker, const v1::Hello& hello) {
-  if (!worker.seat) {
-    if (hello.job_id().empty()) return;
-    const Seat stale{JobId(hello.job_id()), Epoch(hello.epoch()), hello.rank()};
-    return Send(worker.id, worker.incarnation, AbortMessage(stale, "the job has ended"));
-  }
-  const JobRecord* job = FindJob(journal_.state(), worker.seat->job);
-  const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted &&
-                      job->epoch == worker.seat->epoch && Holds(*job, worker);
-  if (!wanted) {
-    return Send(worker.id, worker.incarnation,
-                AbortMessage(*worker.seat, job == nullptr ? "the job is unknown" : job->reason));
-  }
-  const int rank = worker.seat->rank;
-  // A rank that was ready and is unknown to its worker has ended; its report is on the way.
-  if (!hello.job_id().empty() || job->ranks[rank].phase != RankPhase::kForming) return;
-  v1::SessionResponse message;
-  *message.mutable_assign() = BuildAssignment(journal_.state(), *job, rank, job->secret);
-  Send(worker.id, worker.incarnation, std::move(message));
 }
 
 void Fleet::Disconnect(const WorkerLink* link) {

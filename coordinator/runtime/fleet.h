@@ -96,8 +96,6 @@ class Fleet {
   void AdmitNewcomer(const WorkerId& worker);
   void Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
   void Join(const v1::Hello& hello);
-  // Repeats what a worker that came back on a new stream may have missed.
-  void Reconcile(const WorkerState& worker, const v1::Hello& hello);
   // A stream broke and was not resumed: the other ranks stop at once, the reason may get better.
   void Suspect(const WorkerId& worker);
   // Calls `task` after `delay` if the stream is still broken, by the same break.
@@ -120,11 +118,5 @@ class Fleet {
   // Workers that sent reports in this turn.
   std::set<WorkerId> acknowledgements_due_;
 };
-
-// kInvalidArgument when no process can have ended so.
-absl::Status CheckExit(const v1::ReportExitRequest& request);
-
-// The message that tells a worker to stop the seat's work.
-v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason);
 
 }  // namespace sherd
