@@ -316,7 +316,8 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckPrecision(spec.precision(), rules);
   CheckElastic(spec.elastic(), rules);
   const std::string& dir = spec.checkpoint().dir();
-  if (dir.size() > kMaxPathLength || HasControl(dir)) {
+  // The name is the default directory: what is wrong with it was said.
+  if (dir != spec.name() && (dir.size() > kMaxPathLength || HasControl(dir))) {
     rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
                                              " characters, none a control character"));
   }
