@@ -15,6 +15,8 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
+void SayOnError(const std::string& sentence) { std::cerr << sentence << std::endl; }
+
 // The state that a followed job ended in.
 ExitCode EndOf(const absl::Status& watched, v1::JobState state) {
   return watched.ok() ? ExitCodeOf(state) : Complain(watched);
@@ -27,7 +29,7 @@ ExitCode WatchCommand(const Connection& connection, const std::string& job_id) {
     return Complain(usable);
   }
   JobClient client(connection.coordinator);
-  const absl::StatusOr<v1::Job> job = client.GetJob(job_id);
+  const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
   if (!job.ok()) return Complain(job.status());
   Progress progress({connection.format, isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0,
                      job->spec().train().steps()},
@@ -62,13 +64,12 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
         break;
     }
   };
-  // Asked first, so that a coordinator that is not there is said at once.
-  if (const absl::StatusOr<v1::Job> job = client.GetJob(job_id); !job.ok()) {
+  // Asked first, so that a coordinator that is not there is said as such.
+  if (const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
+      !job.ok()) {
     return Complain(job.status());
   }
-  const absl::Status watched =
-      client.Watch(job_id, kPatience,
-                   {show, [](const std::string& sentence) { std::cerr << sentence << std::endl; }});
+  const absl::Status watched = client.Watch(job_id, kPatience, {show, SayOnError});
   return EndOf(watched, state);
 }
 

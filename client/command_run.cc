@@ -41,7 +41,7 @@ void SayWhatNext(const RunOptions& options, const RunPlan& plan, const v1::Done&
 
 }  // namespace
 
-ExitCode RunCommand(const RunOptions& options) {
+ExitCode RunCommand(const RunOptions& options, StandardOutput& output) {
   const absl::StatusOr<JobFile> file = ReadJobFile(options.job_file, options.overrides);
   if (!file.ok()) return ComplainAboutUse(file.status());
   if (absl::Status valid = CheckJobFile(*file); !valid.ok()) return Complain(valid);
@@ -66,7 +66,7 @@ ExitCode RunCommand(const RunOptions& options) {
   Progress progress({options.format, isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0,
                      NormalizeJobSpec(plan.spec).train().steps()},
                     std::cout, std::cerr);
-  LocalRun run(options, *file, plan, *janitor, interrupts, progress);
+  LocalRun run(options, *file, plan, *janitor, interrupts, output, progress);
   const absl::Status executed = run.Execute();
   progress.Finish();
   if (run.refused()) files.Remove();

@@ -6,6 +6,7 @@
 
 #include "client/exit_codes.h"
 #include "client/progress.h"
+#include "client/standard_output.h"
 
 namespace sherd {
 
@@ -41,7 +42,8 @@ struct RunOptions {
   // As the user calls this program.
   std::string program = "sherd";
 };
-ExitCode RunCommand(const RunOptions& options);
+// The first signal has `output` lose its patience.
+ExitCode RunCommand(const RunOptions& options, StandardOutput& output);
 
 // Becomes `sherd-worker sample ARGUMENTS…`; returns only when that cannot be started.
 ExitCode SampleCommand(const std::vector<std::string>& arguments);

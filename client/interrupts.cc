@@ -16,17 +16,17 @@ namespace {
 
 constexpr int kTickMs = 100;
 
-int BlockAndOpen() {
+int BlockAndOpen(sigset_t& blocked_before) {
   sigset_t handled;
   sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&handled, signal);
-  SHERD_CHECK(pthread_sigmask(SIG_BLOCK, &handled, nullptr) == 0);
+  SHERD_CHECK(pthread_sigmask(SIG_BLOCK, &handled, &blocked_before) == 0);
   return signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 }  // namespace
 
-Interrupts::Interrupts() : signals_(BlockAndOpen()), stop_(eventfd(0, EFD_CLOEXEC)) {
+Interrupts::Interrupts() : signals_(BlockAndOpen(blocked_before_)), stop_(eventfd(0, EFD_CLOEXEC)) {
   SHERD_CHECK(signals_ >= 0 && stop_ >= 0);
 }
 
@@ -41,6 +41,9 @@ void Interrupts::StopListening() {
   const uint64_t one = 1;
   SHERD_CHECK(write(stop_, &one, sizeof(one)) == sizeof(one));
   thread_.join();
+  // What is left to say may have to wait for a reader; but not for long after a signal.
+  if (interrupted()) return;
+  SHERD_CHECK(pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr) == 0);
 }
 
 void Interrupts::Listen(Callbacks callbacks) {

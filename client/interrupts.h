@@ -1,5 +1,7 @@
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <thread>
 
@@ -14,7 +16,6 @@ class Interrupts {
  public:
   // Blocks the signals in this thread and those it starts later: construct before other threads.
   Interrupts();
-  // The signals stay blocked.
   ~Interrupts();
 
   struct Callbacks {
@@ -26,7 +27,9 @@ class Interrupts {
   };
   // Starts to listen. Call once.
   void Listen(Callbacks callbacks);
-  // After it no callback runs. Idempotent.
+  // After it no callback runs. Unless one came already, a signal then ends the process as if this
+  // class had never been; else the signals stay blocked. On the thread that constructed this.
+  // Idempotent.
   void StopListening();
 
   bool interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -37,6 +40,7 @@ class Interrupts {
   void Serve(const Callbacks& callbacks);
   void TakeSignal(const Callbacks& callbacks);
 
+  sigset_t blocked_before_;
   const int signals_;
   const int stop_;
   std::thread thread_;

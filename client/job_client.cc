@@ -209,6 +209,22 @@ absl::StatusOr<v1::Job> JobClient::GetJob(const std::string& job_id) {
   return response.job();
 }
 
+absl::StatusOr<v1::Job> JobClient::AwaitJob(
+    const std::string& job_id, absl::Duration patience,
+    const std::function<void(const std::string&)>& on_interruption) {
+  const absl::Time give_up = absl::Now() + patience;
+  bool told = false;
+  while (true) {
+    absl::StatusOr<v1::Job> job = GetJob(job_id);
+    if (job.ok() || job.status().code() != absl::StatusCode::kUnavailable) return job;
+    if (!std::exchange(told, true)) {
+      on_interruption(absl::StrCat("cannot reach the coordinator at ", impl_->address,
+                                   "; trying again for ", absl::FormatDuration(patience)));
+    }
+    if (!impl_->AwaitConnection(give_up)) return job;
+  }
+}
+
 absl::StatusOr<std::vector<v1::Job>> JobClient::ListJobs() {
   v1::ListJobsResponse response;
   SHERD_RETURN_IF_ERROR(

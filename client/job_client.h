@@ -38,6 +38,10 @@ class JobClient {
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
   // kNotFound when no job has the id; so do the others.
   absl::StatusOr<v1::Job> GetJob(const std::string& job_id);
+  // The same, but for a coordinator that cannot be reached it tries again for `patience`; says so
+  // once through `on_interruption`.
+  absl::StatusOr<v1::Job> AwaitJob(const std::string& job_id, absl::Duration patience,
+                                   const std::function<void(const std::string&)>& on_interruption);
   absl::StatusOr<std::vector<v1::Job>> ListJobs();
   absl::StatusOr<v1::Job> Cancel(const std::string& job_id);
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();

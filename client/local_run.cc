@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <iostream>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -18,15 +17,19 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(30);
 // A coordinator ends a job whose workers are gone well within this.
 constexpr absl::Duration kVerdictGrace = absl::Seconds(15);
+// For a reader of the output that takes nothing, after a signal.
+constexpr absl::Duration kReaderGrace = absl::Milliseconds(500);
 
 }  // namespace
 
 LocalRun::LocalRun(const RunOptions& options, const JobFile& file, const RunPlan& plan,
-                   Janitor& janitor, Interrupts& interrupts, Progress& progress)
+                   Janitor& janitor, Interrupts& interrupts, StandardOutput& output,
+                   Progress& progress)
     : file_(file),
       plan_(plan),
       janitor_(janitor),
       interrupts_(interrupts),
+      output_(output),
       progress_(progress),
       cluster_({options.workers, plan.data_root, plan.output_root, plan.log_directory,
                 NormalizeJobSpec(plan.spec).elastic().failure_detection_ms()},
@@ -46,6 +49,10 @@ absl::Status LocalRun::Execute() {
     canceller = std::move(canceller_);
   }
   if (canceller.joinable()) canceller.join();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!not_cancelled_.ok()) Complain(not_cancelled_);
+  }
   if (interrupts_.interrupted() && !progress_.done()) return absl::CancelledError("cancelled");
   return followed;
 }
@@ -88,14 +95,18 @@ void LocalRun::CancelJob() {
   if (client == nullptr) return;
   // A job that ended meanwhile needs no cancelling; a coordinator that is gone ends the watch.
   if (const absl::StatusOr<v1::Job> cancelled = client->Cancel(job_id); !cancelled.ok()) {
-    Complain(cancelled.status());
+    absl::MutexLock lock(&mutex_);
+    not_cancelled_ = cancelled.status();
   }
 }
 
 void LocalRun::OnFirstSignal() {
-  std::cerr << "\ncancelling; once more to quit at once" << std::endl;
-  absl::MutexLock lock(&mutex_);
-  canceller_ = std::thread([this] { CancelJob(); });
+  output_.LosePatience(kReaderGrace);
+  {
+    absl::MutexLock lock(&mutex_);
+    canceller_ = std::thread([this] { CancelJob(); });
+  }
+  SayIfHeard("\ncancelling; once more to quit at once\n");
 }
 
 void LocalRun::QuitAtOnce() {

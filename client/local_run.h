@@ -14,6 +14,7 @@
 #include "client/local_cluster.h"
 #include "client/progress.h"
 #include "client/run_plan.h"
+#include "client/standard_output.h"
 
 namespace sherd {
 
@@ -25,7 +26,7 @@ class LocalRun {
  public:
   // Everything handed in must outlive this.
   LocalRun(const RunOptions& options, const JobFile& file, const RunPlan& plan, Janitor& janitor,
-           Interrupts& interrupts, Progress& progress);
+           Interrupts& interrupts, StandardOutput& output, Progress& progress);
   ~LocalRun();
 
   // Starts everything, follows the job to its end and stops everything. OK when the job has ended,
@@ -47,6 +48,7 @@ class LocalRun {
   const RunPlan& plan_;
   Janitor& janitor_;
   Interrupts& interrupts_;
+  StandardOutput& output_;
   Progress& progress_;
   LocalCluster cluster_;
   bool refused_ = false;
@@ -57,6 +59,8 @@ class LocalRun {
   std::string job_id_ ABSL_GUARDED_BY(mutex_);
   // Cancelling takes a call, which must not keep the second signal waiting.
   std::thread canceller_ ABSL_GUARDED_BY(mutex_);
+  // Why the job could not be cancelled.
+  absl::Status not_cancelled_ ABSL_GUARDED_BY(mutex_);
   absl::Time workers_seen_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // What ended although it should not have.
   absl::Status casualty_ ABSL_GUARDED_BY(mutex_);

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
+#include "client/standard_output.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -112,9 +113,9 @@ void AddCommands(CLI::App& app, CommandLine& line) {
       ->set_help_flag();
 }
 
-ExitCode Dispatch(const std::string& command, const CommandLine& line) {
+ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
   const Connection& connection = line.connection;
-  if (command == "run") return RunCommand(line.run);
+  if (command == "run") return RunCommand(line.run, output);
   if (command == "submit") {
     return SubmitCommand(connection, line.job_file, line.overrides, line.request_id);
   }
@@ -162,7 +163,8 @@ int Main(int argc, char** argv) {
   line.run.job_file = line.job_file;
   line.run.overrides = line.overrides;
   line.run.program = argv[0];
-  const ExitCode code = Dispatch(command.get_name(), line);
+  StandardOutput output;
+  const ExitCode code = Dispatch(command.get_name(), line, output);
   // A full disk or a closed pipe must not pass for success.
   if (!std::cout.flush()) {
     std::cerr << "cannot write to the standard output" << std::endl;

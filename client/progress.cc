@@ -12,6 +12,10 @@ namespace sherd {
 
 namespace {
 
+bool IsBadEnd(v1::JobState state) {
+  return state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+}
+
 // "FAILED: rank 1 died".
 std::string Verdict(v1::JobState state, const std::string& reason) {
   return absl::StrCat(NameOf(state), reason.empty() ? "" : ": ", reason);
@@ -41,6 +45,8 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
   switch (event.event_case()) {
     case v1::JobEvent::kState: {
       const v1::StateChange& state = event.state();
+      // The last word is Finish's.
+      if (IsBadEnd(state.state())) return;
       Say(Verdict(state.state(), state.reason()));
       return;
     }
@@ -107,7 +113,7 @@ void Progress::Finish() {
   if (options_.bar && step_) out_ << StepLine(*step_, options_.steps, TimeLeft()) << "\n";
   if (!ledgers_.empty()) out_ << "\n" << LedgerTables(ledgers_);
   out_ << std::flush;
-  if (done_ && done_->state() != v1::JOB_STATE_SUCCEEDED) {
+  if (done_ && IsBadEnd(done_->state())) {
     chatter_ << "\n" << Verdict(done_->state(), done_->reason()) << std::endl;
   }
 }

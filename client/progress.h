@@ -33,7 +33,7 @@ class Progress {
   void Show(const v1::JobEvent& event);
   // A sentence for the person who watches.
   void Say(absl::string_view sentence);
-  // After the last event: for a person the tables, and again how a job that did not succeed ended.
+  // After the last event: for a person the tables, then how a job that did not succeed ended.
   void Finish();
 
   // Present once the job has ended.

@@ -184,6 +184,23 @@ TEST_F(JobClientTest, FollowsAFeedToItsEnd) {
   EXPECT_THAT(interruptions_, ::testing::IsEmpty());
 }
 
+TEST_F(JobClientTest, AwaitsACoordinatorThatIsAway) {
+  StopServer();
+  const absl::Time start = absl::Now();
+  const auto say = [&](const std::string& sentence) { interruptions_.push_back(sentence); };
+  const absl::Status away = client_->AwaitJob("a", absl::Milliseconds(300), say).status();
+  EXPECT_EQ(away.code(), absl::StatusCode::kUnavailable);
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(250));
+  EXPECT_THAT(interruptions_, ElementsAre(HasSubstr("cannot reach the coordinator at")));
+}
+
+TEST_F(JobClientTest, AwaitsNoJobThatIsNotThere) {
+  const auto say = [&](const std::string& sentence) { interruptions_.push_back(sentence); };
+  EXPECT_EQ(client_->AwaitJob("a", absl::Seconds(20), say).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_THAT(interruptions_, ::testing::IsEmpty());
+}
+
 // F30, F52: a broken stream is resumed, without a gap or a repeat, however it broke.
 TEST_F(JobClientTest, ResumesABrokenStreamAfterTheLastEvent) {
   for (const grpc::Status& cut :
