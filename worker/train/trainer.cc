@@ -215,7 +215,8 @@ absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec&
   if (checkpoint.dir().empty()) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(const std::string directory,
                          ResolveOutputDirectory(options.output_root, checkpoint.dir()));
-  return CheckReplaceable(*MakePosixFileSystem(), directory);
+  const absl::Status replaceable = CheckReplaceable(*MakePosixFileSystem(), directory);
+  return absl::Status(replaceable.code(), absl::StrCat("checkpoint.dir: ", replaceable.message()));
 }
 
 }  // namespace sherd
