@@ -26,11 +26,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 DEBIAN_PYTHON = "/usr/bin/python3"
 # Two threads at most anywhere, and none that spins while another contestant runs.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
-# glibc returns large blocks to the system at once and PyTorch would fault them in again each step.
-PYTORCH_ENVIRONMENT = ENVIRONMENT | {
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-}
+# What PyTorch's speed depends on: OpenBLAS's idea of the processor is wrong on some, and glibc
+# returns large blocks to the system at once, to be faulted in again in the next step.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
+PYTORCH_SETUPS = [
+    core | memory
+    for core in ({}, {"OPENBLAS_CORETYPE": "Haswell"}, {"OPENBLAS_CORETYPE": "SkylakeX"})
+    for memory in ({}, KEEP_MEMORY)
+    if core.get("OPENBLAS_CORETYPE") != "SkylakeX"
+    or "avx512vl" in pathlib.Path("/proc/cpuinfo").read_text()
+]
 MEBIBYTE = 1 << 20
 
 
@@ -113,6 +118,7 @@ class Bench:
     def __init__(self, build, repetitions):
         self._bin = pathlib.Path(build) / "bin"
         self._repetitions = repetitions
+        self._pytorch_environment = None
 
     # Contestants.
 
@@ -127,10 +133,25 @@ class Bench:
         command = [self._bin / "bench_collective", "--world", world, *options]
         return Contestant(name, [[*command, "--rank", rank] for rank in range(world)])
 
-    @staticmethod
-    def pytorch(name, *options):
+    def pytorch(self, name, *options):
+        if self._pytorch_environment is None:
+            self._pytorch_environment = self._fastest_pytorch()
         command = [DEBIAN_PYTHON, HERE / "pytorch_peer.py", *options]
-        return Contestant(name, [command], PYTORCH_ENVIRONMENT)
+        return Contestant(name, [command], self._pytorch_environment)
+
+    def _fastest_pytorch(self):
+        """The environment in which a small step is fastest, of all set-ups in turns."""
+        command = [DEBIAN_PYTHON, HERE / "pytorch_peer.py", "step", "--preset", "gpt2-bytes",
+                   "--batch", 2]  # fmt: skip
+        contestants = [
+            Contestant(" ".join(setup) or "none", [command], ENVIRONMENT | setup)
+            for setup in PYTORCH_SETUPS
+        ]
+        with self.turns(contestants):
+            pass
+        index = min(range(len(contestants)), key=lambda i: contestants[i].seconds())
+        print(f"compare: PyTorch's set-up: {PYTORCH_SETUPS[index]}", file=sys.stderr)
+        return ENVIRONMENT | PYTORCH_SETUPS[index]
 
     @staticmethod
     def gloo(name, bytes, directory):
