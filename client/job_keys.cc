@@ -150,8 +150,6 @@ constexpr absl::string_view kZero[] = {"0"};
 constexpr absl::string_view kZeroOrOne[] = {"0", "1"};
 constexpr absl::string_view kThree[] = {"0", "3"};
 constexpr absl::string_view kHundred[] = {"0", "100"};
-constexpr absl::string_view kBucket[] = {"25"};
-constexpr absl::string_view kReduceScatter[] = {"reduce_scatter"};
 constexpr absl::string_view kFalse[] = {"false"};
 constexpr absl::string_view kTrue[] = {"true"};
 constexpr absl::string_view kNone[] = {"none"};
@@ -238,14 +236,21 @@ constexpr JobKey kJobKeys[] = {
     {"parallel.tensor",
      [](const Node& n, Spec& s) { return Size(n, Parallel(s), &v1::ParallelSpec::set_tensor); }},
     {"parallel.shard_group", nullptr, kZero},
-    {"parallel.zero1_gradients", nullptr, kReduceScatter},
+    {"parallel.zero1_gradients",
+     [](const Node& n, Spec& s) {
+       return Name(n, Parallel(s), &v1::ParallelSpec::set_zero1_gradients,
+                   GradientReductionFromName, GradientReductionNames());
+     }},
     {"parallel.reshard_after_forward",
      [](const Node& n, Spec& s) {
        return Flag(n, Parallel(s), &v1::ParallelSpec::set_reshard_after_forward);
      }},
     {"parallel.prefetch",
      [](const Node& n, Spec& s) { return Count(n, Parallel(s), &v1::ParallelSpec::set_prefetch); }},
-    {"parallel.bucket_mb", nullptr, kBucket},
+    {"parallel.bucket_mb",
+     [](const Node& n, Spec& s) {
+       return Count(n, Parallel(s), &v1::ParallelSpec::set_bucket_mb);
+     }},
     {"parallel.sequence_parallel", nullptr, kFalse},
     {"parallel.recompute", nullptr, kNone},
     {"parallel.offload", nullptr, kNone},

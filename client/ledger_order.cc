@@ -9,9 +9,9 @@
 namespace sherd {
 namespace {
 
-constexpr absl::string_view kPools[] = {"params",       "grads",    "optimizer",
-                                        "accumulators", "gathered", "activations",
-                                        "comm",         "staging",  "replicas"};
+constexpr absl::string_view kPools[] = {"params",       "grads",    "optimizer",   "padding",
+                                        "accumulators", "gathered", "activations", "comm",
+                                        "staging",      "replicas"};
 constexpr absl::string_view kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce",
                                               "broadcast"};
 

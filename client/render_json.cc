@@ -32,7 +32,8 @@ Json StepJson(const v1::StepReport& step) {
           {"lr", step.lr()},
           {"tokens", step.tokens()},
           {"tokens_per_second", step.tokens_per_second()},
-          {"step_ms", step.step_ms()}};
+          {"step_ms", step.step_ms()},
+          {"exposed_ms", step.exposed_ms()}};
 }
 
 Json EvalJson(const v1::EvalReport& eval) {
@@ -65,7 +66,8 @@ Json LedgerJson(const v1::RankLedger& ledger) {
   return {{"event", "ledger"},
           {"rank", ledger.rank()},
           {"memory", std::move(memory)},
-          {"wire", std::move(wire)}};
+          {"wire", std::move(wire)},
+          {"process_bytes", ledger.process_bytes()}};
 }
 
 Json DoneJson(const v1::Done& done) {

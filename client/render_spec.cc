@@ -61,7 +61,9 @@ Json ParallelJson(const v1::ParallelSpec& parallel) {
   return {{"strategy", Name(parallel.strategy())},
           {"tensor", parallel.tensor()},
           {"reshard_after_forward", parallel.reshard_after_forward()},
-          {"prefetch", parallel.prefetch()}};
+          {"zero1_gradients", Name(parallel.zero1_gradients())},
+          {"prefetch", parallel.prefetch()},
+          {"bucket_mb", parallel.bucket_mb()}};
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {

@@ -75,6 +75,9 @@ std::string Eta(const v1::StepReport& step, int64_t steps, absl::Duration left) 
   return step.step() < steps ? absl::StrCat("  ETA ", HumanDuration(left)) : "";
 }
 
+// The row of what the operating system counts; nothing is predicted for it but the peak.
+constexpr char kProcess[] = "process";
+
 bool Agrees(const v1::LedgerLine& line) { return line.predicted() == line.measured(); }
 
 // Numbers that differ are told to the byte.
@@ -219,6 +222,9 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
   for (const auto& [rank, ledger] : last) ranks.push_back(ledger);
   if (ranks.empty()) return "";
   const auto memory = [](const v1::RankLedger& ledger, const std::string& pool) {
+    if (pool == kProcess) {
+      return ledger.process_bytes() == 0 ? "-" : HumanBytes(ledger.process_bytes());
+    }
     const auto found = ledger.memory().find(pool);
     return found == ledger.memory().end() ? "-" : PairText(found->second);
   };
@@ -226,12 +232,14 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
     const auto found = ledger.wire().find(collective);
     return found == ledger.wire().end() ? "-" : PairText(found->second.bytes());
   };
+  std::vector<std::string> pools = PoolsOf(ranks);
+  pools.emplace_back(kProcess);
   const std::string sent =
       AnySent(ranks) ? absl::StrCat("Bytes sent by each rank in one step: predicted / measured\n",
                                     PerRank("collective", ranks, CollectivesOf(ranks), wire))
                      : "Bytes sent by each rank in one step: none\n";
   return absl::StrCat("Peak memory by rank and pool: predicted / measured\n",
-                      PerRank("pool", ranks, PoolsOf(ranks), memory), "\n", sent, "\n",
+                      PerRank("pool", ranks, pools, memory), "\n", sent, "\n",
                       LedgerVerdict(ranks));
 }
 

@@ -38,8 +38,9 @@ std::byte* Allocate(int64_t bytes) {
 }  // namespace
 
 const char* NameOf(Pool pool) {
-  constexpr const char* kNames[kPools] = {"params",   "grads",       "optimizer", "accumulators",
-                                          "gathered", "activations", "comm",      "staging"};
+  constexpr const char* kNames[kPools] = {"params",      "grads",        "optimizer",
+                                          "padding",     "accumulators", "gathered",
+                                          "activations", "comm",         "staging"};
   return kNames[static_cast<int>(pool)];
 }
 
@@ -54,11 +55,12 @@ void MemoryMeter::Freed(Pool pool, int64_t bytes) {
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-Buffer::Buffer(MemoryMeter& meter, Pool pool, int64_t bytes)
-    : meter_(&meter), pool_(pool), bytes_(bytes) {
-  SHERD_CHECK(bytes >= 0);
+Buffer::Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding)
+    : meter_(&meter), pool_(pool), bytes_(bytes), padding_(padding) {
+  SHERD_CHECK(padding >= 0 && bytes >= padding);
   if (bytes > 0) data_ = bytes >= kMappedBytes ? Map(bytes) : Allocate(bytes);
-  meter.Allocated(pool, bytes);
+  meter.Allocated(pool, bytes - padding);
+  meter.Allocated(Pool::kPadding, padding);
 }
 
 Buffer::~Buffer() {
@@ -68,7 +70,8 @@ Buffer::~Buffer() {
   } else {
     std::free(data_);
   }
-  meter_->Freed(pool_, bytes_);
+  meter_->Freed(pool_, bytes_ - padding_);
+  meter_->Freed(Pool::kPadding, padding_);
 }
 
 }  // namespace sherd

@@ -13,14 +13,16 @@ enum class Pool : uint8_t {
   kParams,
   kGrads,
   kOptimizer,
+  kPadding,  // what the three above hold beyond the model's elements, so that shards are equal
   kAccumulators,
   kGathered,
   kActivations,
   kComm,
   kStaging
 };
-inline constexpr int kPools = 8;
-// "params", "grads", "optimizer", "accumulators", "gathered", "activations", "comm", "staging".
+inline constexpr int kPools = 9;
+// "params", "grads", "optimizer", "padding", "accumulators", "gathered", "activations", "comm",
+// "staging".
 const char* NameOf(Pool pool);
 
 // Counts bytes where they are allocated. Knows nothing of what was predicted. Thread-safe.
@@ -46,7 +48,8 @@ class MemoryMeter {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(MemoryMeter& meter, Pool pool, int64_t bytes);
+  // `padding` of the bytes count under Pool::kPadding.
+  Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0);
   ~Buffer();
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -65,6 +68,7 @@ class Buffer {
     std::swap(pool_, other.pool_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(padding_, other.padding_);
   }
 
  private:
@@ -72,6 +76,7 @@ class Buffer {
   Pool pool_ = Pool::kParams;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  int64_t padding_ = 0;
 };
 
 }  // namespace sherd

@@ -31,6 +31,9 @@ constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
 constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
                                                       {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
+constexpr Named<v1::GradientReduction> kReductions[] = {
+    {v1::GRADIENT_REDUCTION_REDUCE_SCATTER, "reduce_scatter"},
+    {v1::GRADIENT_REDUCTION_ALL_REDUCE, "all_reduce"}};
 constexpr Named<v1::JobState> kJobStates[] = {
     {v1::JOB_STATE_QUEUED, "QUEUED"},       {v1::JOB_STATE_FORMING, "FORMING"},
     {v1::JOB_STATE_RUNNING, "RUNNING"},     {v1::JOB_STATE_RECOVERING, "RECOVERING"},
@@ -128,6 +131,10 @@ void FillParallel(v1::ParallelSpec& parallel) {
   if (parallel.tensor() == 0) parallel.set_tensor(1);
   if (!parallel.has_reshard_after_forward()) parallel.set_reshard_after_forward(true);
   if (!parallel.has_prefetch()) parallel.set_prefetch(1);
+  if (parallel.zero1_gradients() == v1::GRADIENT_REDUCTION_UNSPECIFIED) {
+    parallel.set_zero1_gradients(v1::GRADIENT_REDUCTION_REDUCE_SCATTER);
+  }
+  if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
 }
 
 }  // namespace
@@ -137,6 +144,7 @@ absl::string_view NameOf(v1::Architecture arch) { return NameIn(kArchitectures, 
 absl::string_view NameOf(v1::DataType type) { return NameIn(kDataTypes, type); }
 absl::string_view NameOf(v1::DataFormat format) { return NameIn(kDataFormats, format); }
 absl::string_view NameOf(v1::ScheduleKind kind) { return NameIn(kScheduleKinds, kind); }
+absl::string_view NameOf(v1::GradientReduction reduction) { return NameIn(kReductions, reduction); }
 absl::string_view NameOf(v1::JobState state) { return NameIn(kJobStates, state); }
 
 std::vector<absl::string_view> StrategyNames() { return NamesIn(kStrategies); }
@@ -144,6 +152,7 @@ std::vector<absl::string_view> ArchitectureNames() { return NamesIn(kArchitectur
 std::vector<absl::string_view> DataTypeNames() { return NamesIn(kDataTypes); }
 std::vector<absl::string_view> DataFormatNames() { return NamesIn(kDataFormats); }
 std::vector<absl::string_view> ScheduleKindNames() { return NamesIn(kScheduleKinds); }
+std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReductions); }
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {
@@ -153,6 +162,9 @@ v1::DataType DataTypeFromName(absl::string_view name) { return ValueIn(kDataType
 v1::DataFormat DataFormatFromName(absl::string_view name) { return ValueIn(kDataFormats, name); }
 v1::ScheduleKind ScheduleKindFromName(absl::string_view name) {
   return ValueIn(kScheduleKinds, name);
+}
+v1::GradientReduction GradientReductionFromName(absl::string_view name) {
+  return ValueIn(kReductions, name);
 }
 
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates) {

@@ -19,19 +19,29 @@ StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec, int ran
   options.rank = rank;
   options.reshard_after_forward = spec.parallel().reshard_after_forward();
   options.prefetch = spec.parallel().prefetch();
+  options.bucket_bytes = spec.parallel().bucket_mb() << 20;
   options.param_bytes = plan.param_bytes;
   options.grad_bytes = plan.grad_bytes;
   options.exchange_bytes = plan.exchange_bytes;
   return options;
 }
 
-// Elements of every unit that a rank keeps under a placement.
-int64_t PlacedElements(const ShardLayout& layout, Placement placement) {
-  int64_t elements = 0;
+// Elements of all units that a rank keeps under a placement.
+struct PlacedElements {
+  int64_t filled = 0;
+  int64_t padding = 0;
+  int64_t total() const { return filled + padding; }
+};
+
+PlacedElements Place(const ShardLayout& layout, Placement placement, int rank) {
+  PlacedElements placed;
   for (const UnitLayout& unit : layout.units) {
-    elements += placement == Placement::kShard ? unit.shard_elements : unit.padded_elements;
+    const bool shard = placement == Placement::kShard;
+    const int64_t filled = shard ? unit.Filled(rank).size() : unit.elements;
+    placed.filled += filled;
+    placed.padding += (shard ? unit.shard_elements : unit.padded_elements) - filled;
   }
-  return elements;
+  return placed;
 }
 
 // Elements of whole units of which at most `blocks` are blocks: the embedding, the head and so many
@@ -79,7 +89,7 @@ void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
 
 RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
   RankPlan plan;
-  const StrategyRow* row = FindStrategy(spec.parallel().strategy());
+  const StrategyRow* row = FindStrategy(spec.parallel());
   SHERD_CHECK(row != nullptr);
   plan.strategy = *row;
   plan.shape = ShapeOf(spec.model());
@@ -118,6 +128,25 @@ int64_t GradientSlots(const RankPlan& plan) {
   return std::min<int64_t>(kBlockGradientSlots, blocks);
 }
 
+int64_t ArenaBytes(const RankPlan& plan) {
+  int64_t shard_elements = 0;
+  int64_t whole_elements = 0;
+  for (const UnitLayout& unit : plan.layout.units) {
+    shard_elements += unit.shard_elements;
+    whole_elements += unit.padded_elements;
+  }
+  const StrategyRow& row = plan.strategy;
+  int64_t bytes = 0;
+  if (row.params == Placement::kShard) bytes += shard_elements * plan.param_bytes;
+  if (row.parameters == ParameterFlow::kGatherAfterUpdate) {
+    bytes += whole_elements * plan.param_bytes;
+  }
+  bytes += (plan.ScattersEachMicroBatch() ? TransientElements(plan, GradientSlots(plan))
+                                          : whole_elements) *
+           plan.grad_bytes;
+  return bytes;
+}
+
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
   const StrategyRow& row = plan.strategy;
   v1::RankLedger ledger;
@@ -127,22 +156,28 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
     (*ledger.mutable_memory())[pool].set_predicted(bytes);
     peak += bytes;
   };
-  predict("params", PlacedElements(plan.layout, row.params) * plan.param_bytes);
+  int64_t padding = 0;
+  const auto predict_state = [&](const char* pool, Placement placement, int64_t element_bytes) {
+    const PlacedElements placed = Place(plan.layout, placement, rank);
+    predict(pool, placed.filled * element_bytes);
+    padding += placed.padding * element_bytes;
+  };
+  predict_state("params", row.params, plan.param_bytes);
+  predict_state("grads", row.grads, plan.grad_bytes);
   // fp32 parameters are their own master copy.
-  const int64_t optimizer_bytes =
-      2 * kFp32Bytes + (plan.param_bytes == kFp32Bytes ? 0 : kFp32Bytes);
-  predict("optimizer", PlacedElements(plan.layout, row.optimizer) * optimizer_bytes);
+  predict_state("optimizer", row.optimizer,
+                2 * kFp32Bytes + (plan.param_bytes == kFp32Bytes ? 0 : kFp32Bytes));
+  predict("padding", padding);
 
-  const bool scattered = row.gradients == GradientFlow::kReduceScatterPerMicroBatch;
+  const bool scattered = plan.ScattersEachMicroBatch();
   const MicroBatches& split = plan.micro_batches;
-  const int64_t placed_gradient_bytes = PlacedElements(plan.layout, row.grads) * plan.grad_bytes;
   // A scattered gradient ends up in its counter's first buffer; a whole one has a buffer beside
   // them.
   const int64_t accumulators = scattered          ? TreeBuffers(split.count, split.degree) - 1
                                : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
                                                   : 0;
-  predict("grads", placed_gradient_bytes);
-  predict("accumulators", accumulators * placed_gradient_bytes);
+  predict("accumulators",
+          accumulators * Place(plan.layout, row.grads, rank).total() * plan.grad_bytes);
   const int64_t token_bytes = 2 * spec.train().micro_batch() * spec.train().seq_len() *
                               static_cast<int64_t>(sizeof(int32_t));
   const int64_t unit_gradient_bytes =
@@ -155,6 +190,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), /*inference=*/false));
+  predict("comm", kCommControlBytes);
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);
   return ledger;

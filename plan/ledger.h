@@ -23,6 +23,11 @@ struct RankPlan {
   int64_t exchange_bytes = 0;
   int64_t param_bytes = 2;
   int64_t grad_bytes = 2;
+
+  // Gradients of a micro-batch lie in buffers that units share until they are scattered.
+  bool ScattersEachMicroBatch() const {
+    return strategy.gradients == GradientFlow::kReduceScatterPerMicroBatch;
+  }
 };
 
 // `spec` is normalised and valid; the strategy is one that this build executes.
@@ -35,6 +40,11 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int ran
 // Bytes of an exchange record: fixed part and what each round adds.
 inline constexpr int64_t kExchangeFixedBytes = 112;
 inline constexpr int64_t kExchangeBytesPerRound = 16;
+
+// What a member of a shared-memory group holds beside its arena.
+inline constexpr int64_t kCommControlBytes = 135168;
+// Bytes of a rank's arena: what its peers read in place.
+int64_t ArenaBytes(const RankPlan& plan);
 
 // Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
 // is written.

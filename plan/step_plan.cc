@@ -1,6 +1,7 @@
 #include "plan/step_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,7 +42,10 @@ class PlanBuilder {
     }
     Emit(/*exchange_every_round=*/false);
     EmitExchange();
-    for (int unit = 0; unit < units_; ++unit) Push(StepOp::kUpdate, unit, -1);
+    for (int unit = 0; unit < units_; ++unit) {
+      Push(StepOp::kUpdate, unit, -1);
+      if (strategy_.parameters == ParameterFlow::kGatherAfterUpdate) EmitGather(unit, -1);
+    }
     return std::move(plan_);
   }
 
@@ -107,7 +111,7 @@ class PlanBuilder {
         // Its earlier span has not ended: gather it when it has.
         if (gathered[static_cast<size_t>(span.unit)]) break;
         gathered[static_cast<size_t>(span.unit)] = true;
-        EmitGather(span);
+        EmitGather(span.unit, span.round);
         ++next_span;
       }
       const Compute& compute = computes_[at];
@@ -136,17 +140,30 @@ class PlanBuilder {
     }
     if (split.rounds > 1) Push(StepOp::kAccumulate, compute.unit, compute.round);
     if (compute.round != split.rounds - 1) return;
-    PlannedOp& op = Push(StepOp::kAllReduce, compute.unit, -1);
-    // Every owner takes its part from the contributors; then all take every part from its owner.
-    const int64_t times = options_.rank < split.ContributorsInStep() ? 2 : 1;
-    op.wire_messages = times * Peers();
-    op.wire_bytes = times * Peers() * Unit(compute.unit).shard_elements * options_.grad_bytes;
+    // Backward goes from the last unit to the first, and so do the buckets.
+    ++bucket_units_;
+    bucket_shard_elements_ += Unit(compute.unit).shard_elements;
+    const int64_t bucket_bytes = bucket_shard_elements_ * layout_.degree * options_.grad_bytes;
+    if (compute.unit == 0 || bucket_bytes >= options_.bucket_bytes) EmitBucket(compute.unit);
   }
 
-  void EmitGather(const GatheredSpan& span) {
-    PlannedOp& op = Push(StepOp::kGather, span.unit, span.round);
+  void EmitBucket(int first_unit) {
+    const bool all = strategy_.gradients == GradientFlow::kAllReducePerStep;
+    PlannedOp& op = Push(all ? StepOp::kAllReduce : StepOp::kReduceScatter, first_unit, -1);
+    op.units = std::exchange(bucket_units_, 0);
+    const int64_t shard_bytes = std::exchange(bucket_shard_elements_, 0) * options_.grad_bytes;
+    // Every owner takes its part from the contributors; in an all-reduce all then take every part
+    // from its owner.
+    const bool contributes = options_.rank < options_.micro_batches.ContributorsInStep();
+    const int64_t times = (contributes ? 1 : 0) + (all ? 1 : 0);
+    op.wire_messages = times * Peers();
+    op.wire_bytes = times * Peers() * shard_bytes;
+  }
+
+  void EmitGather(int unit, int64_t round) {
+    PlannedOp& op = Push(StepOp::kGather, unit, round);
     op.wire_messages = Peers();
-    op.wire_bytes = Peers() * Unit(span.unit).shard_elements * options_.param_bytes;
+    op.wire_bytes = Peers() * Unit(unit).shard_elements * options_.param_bytes;
   }
 
   void EmitExchange() {
@@ -176,6 +193,9 @@ class PlanBuilder {
   const int units_;
   std::vector<Compute> computes_;
   std::vector<GatheredSpan> spans_;
+  // The bucket that backward is filling.
+  int bucket_units_ = 0;
+  int64_t bucket_shard_elements_ = 0;
   StepPlan plan_;
 };
 
@@ -230,6 +250,9 @@ int MaxGatheredBlocks(const StepPlan& plan, const Inventory& inventory) {
 std::string Describe(const PlannedOp& op, const Inventory& inventory) {
   std::string text = NameOf(op.op);
   if (op.unit >= 0) absl::StrAppend(&text, " ", inventory.units[static_cast<size_t>(op.unit)].name);
+  if (op.units > 1) {
+    absl::StrAppend(&text, "..", inventory.units[static_cast<size_t>(op.unit + op.units - 1)].name);
+  }
   if (op.round >= 0) absl::StrAppend(&text, " round ", op.round);
   return text;
 }

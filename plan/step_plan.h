@@ -15,10 +15,11 @@ enum class StepOp {
   kGather,         // start all-gathering a unit's parameters
   kForward,        // a unit's forward; waits for the gather of what it reads
   kBackward,       // a unit's backward into its gradient buffer
-  kReduceScatter,  // start folding the unit's gradients of this round into the owners' accumulators
+  kReduceScatter,  // start folding a unit's gradients of this round into the owners' accumulators;
+                   // once a step (round −1): start summing a bucket's shards on their owners
   kAccumulate,     // fold the unit's gradients of this round into the rank's own accumulator
   kFree,           // drop a unit's gathered parameters
-  kAllReduce,      // start summing a unit's accumulated gradients over the ranks
+  kAllReduce,      // start summing a bucket's accumulated gradients over the ranks
   kExchange,  // losses, squared norms and flags of every rank; the clipping coefficient follows
   kUpdate,    // AdamW on what the rank owns of a unit
 };
@@ -26,6 +27,7 @@ enum class StepOp {
 struct PlannedOp {
   StepOp op;
   int unit = -1;       // -1: no unit
+  int units = 1;       // a bucket's operation is about units [unit, unit + units)
   int64_t round = -1;  // -1: once a step
   // Sent by the plan's rank.
   int64_t wire_bytes = 0;
@@ -40,6 +42,9 @@ struct StepPlanOptions {
   bool reshard_after_forward = true;
   // Gathers started ahead of the computation that needs them.
   int64_t prefetch = 1;
+  // Units whose gradients are reduced once a step are reduced together until they have so many
+  // bytes; 0: each by itself.
+  int64_t bucket_bytes = 0;
   int64_t param_bytes = 2;
   int64_t grad_bytes = 2;
   // Size of one rank's record in the exchange.

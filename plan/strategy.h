@@ -17,12 +17,18 @@ enum class MicroBatchOrder {
   kRoundRobin,   // round a takes the next D g, one a rank
 };
 
-enum class GradientFlow { kAllReducePerStep, kReduceScatterPerMicroBatch };
-enum class ParameterFlow { kStayWhole, kGatherPerUse };
+enum class GradientFlow { kAllReducePerStep, kReduceScatterPerStep, kReduceScatterPerMicroBatch };
+enum class ParameterFlow {
+  kStayWhole,          // every rank updates all of them
+  kGatherAfterUpdate,  // every rank updates its shard, then all take all shards
+  kGatherPerUse,       // a unit is gathered before it computes and freed after it
+};
 
 // What a strategy means. Code asks the row and never compares strategies.
 struct StrategyRow {
   v1::Strategy strategy;
+  // The setting of `parallel.zero1_gradients` that the row is for; kUnspecified: any.
+  v1::GradientReduction variant;
   Placement params;
   Placement grads;
   Placement optimizer;
@@ -33,8 +39,10 @@ struct StrategyRow {
 
 // The rows that this build executes.
 absl::Span<const StrategyRow> StrategyTable();
-// nullptr when this build does not execute the strategy.
-const StrategyRow* FindStrategy(v1::Strategy strategy);
+// nullptr when this build does not execute what a normalised specification asks for.
+const StrategyRow* FindStrategy(const v1::ParallelSpec& parallel);
+// The strategies of the table, each once, in its order.
+std::vector<v1::Strategy> SupportedStrategies();
 
 // What rank `index` of a data-parallel group of `degree` ranks updates of every unit, as the
 // coordinator sends it: its shard, or all of it where the optimizer state stays whole.

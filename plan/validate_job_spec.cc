@@ -34,6 +34,7 @@ constexpr int64_t kMaxMicroBatches = int64_t{1} << 16;
 constexpr double kMinEpsilon = 1e-30;
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMaxPrefetch = 16;
+constexpr int64_t kMaxBucketMb = int64_t{1} << 20;
 constexpr int64_t kMaxWorkers = int64_t{1} << 16;
 constexpr int64_t kMinDetectionMs = 200;
 constexpr int64_t kMaxDetectionMs = 600'000;
@@ -260,11 +261,11 @@ void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
 }
 
 void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
-  if (FindStrategy(parallel.strategy()) == nullptr) {
-    const std::string names =
-        absl::StrJoin(StrategyTable(), ", ", [](std::string* out, const StrategyRow& row) {
-          absl::StrAppend(out, NameOf(row.strategy));
-        });
+  const std::vector<v1::Strategy> supported = SupportedStrategies();
+  if (std::find(supported.begin(), supported.end(), parallel.strategy()) == supported.end()) {
+    const std::string names = absl::StrJoin(
+        supported, ", ",
+        [](std::string* out, v1::Strategy strategy) { absl::StrAppend(out, NameOf(strategy)); });
     rules.Add("parallel.strategy", absl::StrCat("'", Spell(parallel.strategy()),
                                                 "' is not supported by this version; those that "
                                                 "are: ",
@@ -276,6 +277,11 @@ void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
                                               "valid value is 1"));
   }
   rules.CheckRange("parallel.prefetch", parallel.prefetch(), 0, kMaxPrefetch);
+  if (NameOf(parallel.zero1_gradients()).empty()) {
+    rules.Add("parallel.zero1_gradients",
+              absl::StrCat("must be one of ", absl::StrJoin(GradientReductionNames(), ", ")));
+  }
+  rules.CheckRange("parallel.bucket_mb", parallel.bucket_mb(), 0, kMaxBucketMb);
 }
 
 void CheckElastic(const v1::ElasticSpec& elastic, SpecRules& rules) {

@@ -28,7 +28,7 @@ v1::Peer DescribePeer(const State& state, int rank, const RankState& member) {
 
 void AddShards(const v1::JobSpec& spec, const v1::ProcessGroup& data_group, int rank,
                v1::Assignment& assignment) {
-  const StrategyRow* row = FindStrategy(spec.parallel().strategy());
+  const StrategyRow* row = FindStrategy(spec.parallel());
   // Validation lets only strategies through that this build executes.
   if (row == nullptr) return;
   const auto& members = data_group.ranks();

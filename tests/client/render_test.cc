@@ -32,7 +32,7 @@ v1::JobEvent Event(const char* text) { return Parse<v1::JobEvent>(text); }
 
 constexpr char kStep[] =
     "sequence: 4 step { step: 10 epoch: 1 loss: 2.5 grad_norm: 0.75 lr: 3e-4 tokens: 8192 "
-    "tokens_per_second: 12345.6 step_ms: 663.5 }";
+    "tokens_per_second: 12345.6 step_ms: 663.5 exposed_ms: 12.5 }";
 constexpr char kLedger[] =
     "sequence: 9 ledger { rank: 1 "
     "memory { key: 'peak' value { predicted: 3145728 measured: 3145729 } } "
@@ -41,12 +41,13 @@ constexpr char kLedger[] =
     "wire { key: 'total' value { bytes { predicted: 2048 measured: 2048 } "
     "                            messages { predicted: 4 measured: 4 } } } "
     "wire { key: 'all_gather' value { bytes { predicted: 2048 measured: 2048 } "
-    "                                 messages { predicted: 4 measured: 4 } } } }";
+    "                                 messages { predicted: 4 measured: 4 } } } "
+    "process_bytes: 3300000 }";
 
 TEST(RenderJson, WritesEveryEventAsDocumented) {
   EXPECT_EQ(ToLine(EventJson(Event(kStep))),
             R"({"event":"step","step":10,"epoch":1,"loss":2.5,"grad_norm":0.75,"lr":0.0003,)"
-            R"("tokens":8192,"tokens_per_second":12345.6,"step_ms":663.5})");
+            R"("tokens":8192,"tokens_per_second":12345.6,"step_ms":663.5,"exposed_ms":12.5})");
   EXPECT_EQ(ToLine(EventJson(Event("eval { step: 5 epoch: 1 loss: 2.25 tokens: 100 }"))),
             R"({"event":"eval","step":5,"epoch":1,"loss":2.25,"tokens":100})");
   EXPECT_EQ(ToLine(EventJson(Event("epoch { epoch: 2 world: 4 reason: 'x' resumed_step: 7 }"))),
@@ -59,7 +60,7 @@ TEST(RenderJson, WritesEveryEventAsDocumented) {
             R"("all_gather":{"predicted":2048,"measured":2048,)"
             R"("messages":{"predicted":4,"measured":4}},)"
             R"("total":{"predicted":2048,"measured":2048,)"
-            R"("messages":{"predicted":4,"measured":4}}}})");
+            R"("messages":{"predicted":4,"measured":4}}},"process_bytes":3300000})");
   EXPECT_EQ(
       ToLine(EventJson(Event("done { state: JOB_STATE_FAILED steps: 3 reason: 'rank 1 died' }"))),
       R"({"event":"done","state":"FAILED","steps":3,"reason":"rank 1 died","weights_path":""})");
@@ -174,10 +175,11 @@ TEST(RenderText, ShowsPredictedBesideMeasured) {
   other.mutable_memory()->erase("novel");
   EXPECT_EQ(LedgerTables({Event(kLedger).ledger(), other, Event(kLedger).ledger()}),
             "Peak memory by rank and pool: predicted / measured\n"
-            "pool                      rank 0                    rank 1\n"
-            "params         1.0 MiB / 1.0 MiB         1.0 MiB / 1.0 MiB\n"
-            "novel                          -                  5 != 6 B\n"
-            "peak    3,145,728 != 3,145,729 B  3,145,728 != 3,145,729 B\n"
+            "pool                       rank 0                    rank 1\n"
+            "params          1.0 MiB / 1.0 MiB         1.0 MiB / 1.0 MiB\n"
+            "novel                           -                  5 != 6 B\n"
+            "peak     3,145,728 != 3,145,729 B  3,145,728 != 3,145,729 B\n"
+            "process                   3.1 MiB                   3.1 MiB\n"
             "\n"
             "Bytes sent by each rank in one step: predicted / measured\n"
             "collective             rank 0             rank 1\n"

@@ -61,7 +61,7 @@ class Run(EndToEnd):
 
     def test_loss_curves_of_strategies_and_worlds_are_the_same_text(self):  # F1
         curves = set()
-        for workers, strategy in ((1, "ddp"), (2, "zero3"), (4, "ddp"), (4, "zero3")):
+        for workers, strategy in ((1, "ddp"), (2, "zero3"), (2, "zero1"), (4, "zero2"), (4, "ddp"), (4, "zero3")):
             code, out, err = self.run_job(self.job(steps=10, workers=workers, strategy=strategy),
                                           "--workers", workers, "-o", "json")
             self.assertEqual(code, 0, err)

@@ -15,7 +15,7 @@ namespace sherd {
 // A directory of a test's own, removed with all in it at the end.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_(std::filesystem::path(testing::TempDir()) / "sherd.XXXXXX") {
+  TemporaryDirectory() : path_(std::filesystem::path(::testing::TempDir()) / "sherd.XXXXXX") {
     SHERD_CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~TemporaryDirectory() {

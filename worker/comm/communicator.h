@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kernels/dtype.h"
 #include "worker/comm/tree_accumulator.h"
 
@@ -62,12 +63,19 @@ class Communicator {
   // must lie in it.
   virtual std::byte* arena() const = 0;
   virtual int64_t arena_bytes() const = 0;
+  // What this member holds beside its arena for the group.
+  virtual int64_t control_bytes() const = 0;
 
   // gathered (size · bytes, anywhere) = every rank's shard (bytes, arena) in rank order.
   virtual Ticket AllGather(const void* shard, void* gathered, int64_t bytes) = 0;
   // Folds rank r's slice of every contributor's input (size · shard_elements, arena) into `into`,
   // in rank order.
   virtual Ticket ReduceScatter(const void* input, int contributors, TreeAccumulator* into) = 0;
+  // As ReduceScatter, once and without an accumulator: `data` (arena) is a row of segments, and
+  // rank r's equal part of each becomes the sum over contributors; other parts stay. Segments count
+  // elements, each a multiple of size().
+  virtual Ticket ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments, DType dtype,
+                                      int contributors) = 0;
   // data (elements, arena) = the sum over contributors, on every rank.
   virtual Ticket AllReduce(void* data, int64_t elements, DType dtype, int contributors) = 0;
   // data (bytes, arena) = root's data.

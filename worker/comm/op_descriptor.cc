@@ -9,7 +9,8 @@ namespace sherd {
 namespace {
 
 auto WhatMustAgree(const OpDescriptor& op) {
-  return std::tie(op.sequence, op.collective, op.dtype, op.count, op.contributors, op.root);
+  return std::tie(op.sequence, op.collective, op.dtype, op.count, op.segments, op.contributors,
+                  op.root);
 }
 
 }  // namespace

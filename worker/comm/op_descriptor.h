@@ -16,6 +16,7 @@ struct OpDescriptor {
   DType dtype = DType::kF32;
   // Elements of a reduction, bytes of the others: of a shard, a slice, the whole data, a record.
   int64_t count = 0;
+  int32_t segments = 0;      // of a reduce-scatter in place
   int32_t contributors = 0;  // of reductions
   int32_t root = 0;          // of broadcast
   // Where the member's data begin in its arena; the only field in which members may differ.

@@ -62,6 +62,8 @@ void* MapPart(int descriptor, int64_t offset, int64_t bytes, int protection) {
 
 }  // namespace
 
+int64_t SharedSegment::control_bytes() { return kControlBytes; }
+
 SharedSegment::~SharedSegment() {
   if (control_ != nullptr) ::munmap(static_cast<void*>(control_), kControlBytes);
   if (arena_ != nullptr) ::munmap(arena_, static_cast<size_t>(arena_bytes_));

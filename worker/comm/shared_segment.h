@@ -31,6 +31,9 @@ class SharedSegment {
   // descriptor is not such a segment.
   static absl::StatusOr<SharedSegment> Map(int64_t arena_bytes, const FileDescriptor& descriptor);
 
+  // Of every segment, beside its arena.
+  static int64_t control_bytes();
+
   bool mapped() const { return control_ != nullptr; }
   ControlBlock& control() const { return *control_; }
   std::byte* arena() const { return arena_; }

@@ -16,17 +16,13 @@ namespace {
 // Between two looks at whether the communicator has failed.
 constexpr int64_t kCopyBytes = 1 << 20;
 
-// The part of an all-reduce that a rank reduces.
-struct Chunk {
-  int64_t begin, end;
-  int64_t elements() const { return end - begin; }
-};
-Chunk ChunkOf(int rank, int size, int64_t elements) {
-  return {elements / size * rank + elements % size * rank / size,
-          elements / size * (rank + 1) + elements % size * (rank + 1) / size};
-}
-
 }  // namespace
+
+ShmCommunicator::Chunk ShmCommunicator::ChunkOf(int rank, int64_t elements) const {
+  const int64_t ranks = size();
+  return {elements / ranks * rank + elements % ranks * rank / ranks,
+          elements / ranks * (rank + 1) + elements % ranks * (rank + 1) / ranks};
+}
 
 int64_t ShmCommunicator::ArenaOffset(const void* data, int64_t bytes) const {
   if (bytes == 0) return 0;
@@ -106,6 +102,40 @@ Ticket ShmCommunicator::ReduceScatter(const void* input, int contributors, TreeA
   });
 }
 
+Ticket ShmCommunicator::ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments,
+                                             DType dtype, int contributors) {
+  SHERD_CHECK(contributors >= 0 && contributors <= size());
+  std::vector<Chunk> chunks;
+  int64_t elements = 0;
+  int64_t own_elements = 0;
+  for (const int64_t segment : segments) {
+    SHERD_CHECK(segment >= 0 && segment % size() == 0);
+    const int64_t part = segment / size();
+    const int64_t begin = elements + rank_ * part;
+    chunks.push_back({begin, begin + part});
+    elements += segment;
+    own_elements += part;
+  }
+  const OpDescriptor op{.collective = Collective::kReduceScatter,
+                        .dtype = dtype,
+                        .count = elements,
+                        .segments = static_cast<int32_t>(segments.size()),
+                        .contributors = contributors,
+                        .arena_offset = ArenaOffset(data, elements * SizeOf(dtype))};
+  auto* const own_data = static_cast<std::byte*>(data);
+  return EnqueueOp(op, "",
+                   [this, own_data, own_elements,
+                    chunks = std::move(chunks)](const OpDescriptor& op) -> absl::Status {
+                     SHERD_ASSIGN_OR_RETURN(const std::vector<const std::byte*> leaves,
+                                            Leaves(op, own_data));
+                     for (const Chunk& chunk : chunks) {
+                       SHERD_RETURN_IF_ERROR(ReduceChunk(op, leaves, chunk, own_data));
+                     }
+                     CountContributions(op, own_elements);
+                     return absl::OkStatus();
+                   });
+}
+
 // Rank r reduces chunk r of everyone's data into its own data, then copies the other chunks from
 // the ranks that reduced them. Both happen in place: chunk r of rank r is read by others only once
 // r has said kReduced; chunk p of rank r is read by p alone, and only before p says kReduced, so
@@ -119,21 +149,30 @@ Ticket ShmCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int
                         .arena_offset = ArenaOffset(data, elements * SizeOf(dtype))};
   auto* const own_data = static_cast<std::byte*>(data);
   return EnqueueOp(op, "", [this, own_data](const OpDescriptor& op) -> absl::Status {
-    SHERD_RETURN_IF_ERROR(ReduceOwnChunk(op, own_data));
+    SHERD_ASSIGN_OR_RETURN(const std::vector<const std::byte*> leaves, Leaves(op, own_data));
+    const Chunk chunk = ChunkOf(rank_, op.count);
+    SHERD_RETURN_IF_ERROR(ReduceChunk(op, leaves, chunk, own_data));
+    CountContributions(op, chunk.elements());
     Advance(op, Phase::kReduced);
     return CopyReducedChunks(op, own_data);
   });
 }
 
-absl::Status ShmCommunicator::ReduceOwnChunk(const OpDescriptor& op, std::byte* data) {
-  const Chunk chunk = ChunkOf(rank_, size(), op.count);
-  const int64_t element_bytes = SizeOf(op.dtype);
+absl::StatusOr<std::vector<const std::byte*>> ShmCommunicator::Leaves(const OpDescriptor& op,
+                                                                      std::byte* data) const {
   std::vector<const std::byte*> leaves;
   for (int rank = 0; rank < op.contributors; ++rank) {
     leaves.push_back(data);
     if (rank == rank_) continue;
-    SHERD_ASSIGN_OR_RETURN(leaves.back(), PeerData(op, rank, op.count * element_bytes));
+    SHERD_ASSIGN_OR_RETURN(leaves.back(), PeerData(op, rank, op.count * SizeOf(op.dtype)));
   }
+  return leaves;
+}
+
+absl::Status ShmCommunicator::ReduceChunk(const OpDescriptor& op,
+                                          const std::vector<const std::byte*>& leaves,
+                                          const Chunk& chunk, std::byte* data) const {
+  const int64_t element_bytes = SizeOf(op.dtype);
   TileTree tree(op.dtype);
   const int64_t tile_elements = TileTree::kTileBytes / element_bytes;
   for (int64_t first = chunk.begin; first < chunk.end; first += tile_elements) {
@@ -154,10 +193,13 @@ absl::Status ShmCommunicator::ReduceOwnChunk(const OpDescriptor& op, std::byte* 
       std::memcpy(own_tile, sum, bytes);
     }
   }
-  for (int rank = 0; rank < op.contributors; ++rank) {
-    if (rank != rank_) CountSent(op, rank, chunk.elements() * element_bytes);
-  }
   return absl::OkStatus();
+}
+
+void ShmCommunicator::CountContributions(const OpDescriptor& op, int64_t elements) {
+  for (int rank = 0; rank < op.contributors; ++rank) {
+    if (rank != rank_) CountSent(op, rank, elements * SizeOf(op.dtype));
+  }
 }
 
 absl::Status ShmCommunicator::CopyReducedChunks(const OpDescriptor& op, std::byte* data) {
@@ -166,7 +208,7 @@ absl::Status ShmCommunicator::CopyReducedChunks(const OpDescriptor& op, std::byt
     SHERD_RETURN_IF_ERROR(Await(op, peer, Phase::kReduced, deadline));
     const int64_t element_bytes = SizeOf(op.dtype);
     SHERD_ASSIGN_OR_RETURN(const std::byte* theirs, PeerData(op, peer, op.count * element_bytes));
-    const Chunk chunk = ChunkOf(peer, size(), op.count);
+    const Chunk chunk = ChunkOf(peer, op.count);
     const int64_t offset = chunk.begin * element_bytes;
     return CopyFrom(op, peer, theirs + offset, data + offset, chunk.elements() * element_bytes);
   });

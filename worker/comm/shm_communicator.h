@@ -35,9 +35,12 @@ class ShmCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(members_.size()); }
   std::byte* arena() const override { return own().arena(); }
   int64_t arena_bytes() const override { return own().arena_bytes(); }
+  int64_t control_bytes() const override { return SharedSegment::control_bytes(); }
 
   Ticket AllGather(const void* shard, void* gathered, int64_t bytes) override;
   Ticket ReduceScatter(const void* input, int contributors, TreeAccumulator* into) override;
+  Ticket ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments, DType dtype,
+                              int contributors) override;
   Ticket AllReduce(void* data, int64_t elements, DType dtype, int contributors) override;
   Ticket Broadcast(void* data, int64_t bytes, int root) override;
   Ticket Barrier() override;
@@ -79,7 +82,21 @@ class ShmCommunicator final : public Communicator {
   absl::Status CopyFrom(const OpDescriptor& op, int peer, const std::byte* from, std::byte* to,
                         int64_t bytes);
   void CountSent(const OpDescriptor& op, int by, int64_t bytes);
-  absl::Status ReduceOwnChunk(const OpDescriptor& op, std::byte* data);
+  // A run of elements of an operation's data.
+  struct Chunk {
+    int64_t begin, end;
+    int64_t elements() const { return end - begin; }
+  };
+  // The part of an all-reduce that a rank reduces.
+  Chunk ChunkOf(int rank, int64_t elements) const;
+  // The contributors' data of the operation, `data` for the own.
+  absl::StatusOr<std::vector<const std::byte*>> Leaves(const OpDescriptor& op,
+                                                       std::byte* data) const;
+  // Sums the leaves' chunk into `data`, which may be one of them.
+  absl::Status ReduceChunk(const OpDescriptor& op, const std::vector<const std::byte*>& leaves,
+                           const Chunk& chunk, std::byte* data) const;
+  // Every contributor but this rank has sent it `elements`.
+  void CountContributions(const OpDescriptor& op, int64_t elements);
   absl::Status CopyReducedChunks(const OpDescriptor& op, std::byte* data);
 
   // Ends the communicator, here and, by Goodbye, everywhere; the first error wins.

@@ -36,7 +36,7 @@ int TreeAccumulator::BufferCount(int64_t max_leaves, int64_t leaves_per_fold) {
 }
 
 TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
-                                 int64_t max_leaves, int64_t leaves_per_fold)
+                                 int64_t max_leaves, int64_t leaves_per_fold, int64_t padding)
     : elements_(elements),
       dtype_(dtype),
       max_leaves_(max_leaves),
@@ -44,9 +44,9 @@ TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements
   SHERD_CHECK(elements >= 0 && leaves_per_fold >= 1);
   SHERD_CHECK(max_leaves >= 0 && max_leaves < int64_t{1} << TileTree::kLevels);
   const int count = BufferCount(max_leaves, leaves_per_fold);
-  for (int i = 0; i < count; ++i) {
-    buffers_.emplace_back(meter, i == 0 ? pool : Pool::kAccumulators, elements * SizeOf(dtype));
-  }
+  const int64_t bytes = elements * SizeOf(dtype);
+  buffers_.emplace_back(meter, pool, bytes, padding * SizeOf(dtype));
+  for (int i = 1; i < count; ++i) buffers_.emplace_back(meter, Pool::kAccumulators, bytes);
 }
 
 void TreeAccumulator::Reset() {

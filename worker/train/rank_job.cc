@@ -10,6 +10,7 @@
 #include "plan/job_spec.h"
 #include "plan/schedule.h"
 #include "worker/train/measured_ledger.h"
+#include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/write_weights.h"
 
@@ -56,6 +57,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int gro
       group_rank_(group_rank),
       comm_(comm),
       data_(std::move(data)),
+      idle_anonymous_bytes_(AnonymousBytes()),
       ops_(MakeCpuOps(threads)),
       memory_(plan, group_rank, comm.arena(), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
@@ -64,6 +66,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int gro
       eval_plan_(BuildEvalPlanFor(plan, spec_, group_rank, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
+  meter_.Allocated(Pool::kComm, comm_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
 }
@@ -96,6 +99,7 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
 
 absl::Status RankJob::RunStep(TrainObserver& observer) {
   const auto start = std::chrono::steady_clock::now();
+  const double exposed_before = executor_.phases().exposed;
   SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Train(step_ + 1));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -115,6 +119,7 @@ absl::Status RankJob::RunStep(TrainObserver& observer) {
   report.set_tokens(figures.tokens);
   report.set_tokens_per_second(static_cast<double>(figures.tokens) / seconds);
   report.set_step_ms(seconds * 1e3);
+  report.set_exposed_ms((executor_.phases().exposed - exposed_before) * 1e3);
   observer.OnStep(report);
   return absl::OkStatus();
 }
@@ -140,7 +145,14 @@ void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observe
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;
   reported_ledger_ = ledger;
+  ledger.set_process_bytes(ProcessGrowth());
   observer.OnLedger(ledger);
+}
+
+int64_t RankJob::ProcessGrowth() const {
+  const absl::StatusOr<int64_t> now = AnonymousBytes();
+  if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
+  return *now - *idle_anonymous_bytes_ + comm_.arena_bytes() + comm_.control_bytes();
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {

@@ -60,6 +60,8 @@ class RankJob {
   absl::Status RunSteps(TrainObserver& observer);
   absl::Status RunStep(TrainObserver& observer);
   absl::Status Evaluate(TrainObserver& observer);
+  // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
+  int64_t ProcessGrowth() const;
   void ReportLedger(const WireCounts& step_counts, TrainObserver& observer);
 
   const v1::Assignment& assignment_;
@@ -69,6 +71,7 @@ class RankJob {
   Communicator& comm_;
   JobData data_;
   MemoryMeter meter_;
+  const absl::StatusOr<int64_t> idle_anonymous_bytes_;
   std::unique_ptr<Ops> ops_;
   RankMemory memory_;
   std::unique_ptr<Model> model_;

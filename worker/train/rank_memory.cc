@@ -10,13 +10,7 @@ namespace {
 
 constexpr int64_t kCacheLine = 64;
 
-int64_t RoundUp(int64_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
-
 DType TypeOfBytes(int64_t bytes) { return bytes == 2 ? DType::kBF16 : DType::kF32; }
-
-bool Scatters(const RankPlan& plan) {
-  return plan.strategy.gradients == GradientFlow::kReduceScatterPerMicroBatch;
-}
 
 // Cuts `owned` where the decay rule changes from one parameter to the next.
 std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned) {
@@ -37,23 +31,6 @@ std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned
 
 }  // namespace
 
-int64_t RankMemory::ArenaBytes(const RankPlan& plan) {
-  const std::vector<UnitLayout>& units = plan.layout.units;
-  int64_t bytes = 0;
-  for (const UnitLayout& unit : units) {
-    if (plan.strategy.params == Placement::kShard) {
-      bytes += RoundUp(unit.shard_elements * plan.param_bytes);
-    }
-    if (!Scatters(plan)) bytes += RoundUp(unit.padded_elements * plan.grad_bytes);
-  }
-  if (Scatters(plan)) {
-    bytes += RoundUp(units.front().padded_elements * plan.grad_bytes);
-    bytes += RoundUp(units.back().padded_elements * plan.grad_bytes);
-    bytes += GradientSlots(plan) * RoundUp(units[1].padded_elements * plan.grad_bytes);
-  }
-  return bytes;
-}
-
 RankMemory::RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryMeter& meter)
     : meter_(meter),
       param_type_(TypeOfBytes(plan.param_bytes)),
@@ -62,7 +39,10 @@ RankMemory::RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryM
       arena_(arena),
       gathered_(plan.layout.units.size(), nullptr) {
   units_.resize(plan.layout.units.size());
-  for (int unit = 0; unit <= last_unit_; ++unit) PlaceUnit(plan, rank, unit);
+  for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, rank, unit);
+  // Whole gradients lie one unit behind the other, so that a bucket of units is one run of
+  // elements.
+  for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, rank, unit);
   PlaceTransient(plan);
   SHERD_CHECK(arena_used_ == ArenaBytes(plan));
 }
@@ -73,49 +53,76 @@ RankMemory::~RankMemory() {
   }
 }
 
-std::byte* RankMemory::TakeArena(Pool pool, int64_t bytes) {
+std::byte* RankMemory::TakeArena(Pool pool, int64_t bytes, int64_t padding) {
+  // Shards are whole cache lines.
+  SHERD_CHECK(bytes % kCacheLine == 0);
   std::byte* const taken = arena_ + arena_used_;
-  arena_used_ += RoundUp(bytes);
-  arena_by_pool_[static_cast<size_t>(pool)] += bytes;
-  meter_.Allocated(pool, bytes);
+  arena_used_ += bytes;
+  const auto count = [&](Pool counted, int64_t counted_bytes) {
+    arena_by_pool_[static_cast<size_t>(counted)] += counted_bytes;
+    meter_.Allocated(counted, counted_bytes);
+  };
+  count(pool, bytes - padding);
+  count(Pool::kPadding, padding);
   return taken;
 }
 
-std::byte* RankMemory::TakeHost(Pool pool, int64_t bytes) {
-  buffers_.emplace_back(meter_, pool, bytes);
+std::byte* RankMemory::TakeHost(Pool pool, int64_t bytes, int64_t padding) {
+  buffers_.emplace_back(meter_, pool, bytes, padding);
   return buffers_.back().data();
 }
 
-void RankMemory::PlaceUnit(const RankPlan& plan, int rank, int index) {
+void RankMemory::PlaceState(const RankPlan& plan, int rank, int index) {
   const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
   const StrategyRow& row = plan.strategy;
   UnitMemory& unit = units_[static_cast<size_t>(index)];
-  unit.owned = row.optimizer == Placement::kShard ? layout.Shard(rank)
-                                                  : ElementRange{0, layout.padded_elements};
-  unit.counted = layout.Filled(rank);
+  const ElementRange filled = layout.Filled(rank);
+  const int64_t shard_padding = layout.shard_elements - filled.size();
+  const int64_t whole_padding = layout.padded_elements - layout.elements;
+  const bool owns_shard = row.optimizer == Placement::kShard;
+  unit.owned = owns_shard ? layout.Shard(rank) : ElementRange{0, layout.padded_elements};
+  unit.counted = filled;
   unit.segments = SegmentsOf(plan.inventory.units[static_cast<size_t>(index)], unit.owned);
 
-  unit.params = row.params == Placement::kShard
-                    ? TakeArena(Pool::kParams, layout.shard_elements * plan.param_bytes)
-                    : TakeHost(Pool::kParams, layout.padded_elements * plan.param_bytes);
-  const int64_t state_bytes = unit.owned.size() * SizeOf(DType::kF32);
-  unit.master = param_type_ == DType::kF32
-                    ? reinterpret_cast<float*>(unit.params)
-                    : reinterpret_cast<float*>(TakeHost(Pool::kOptimizer, state_bytes));
-  unit.m = reinterpret_cast<float*>(TakeHost(Pool::kOptimizer, state_bytes));
-  unit.v = reinterpret_cast<float*>(TakeHost(Pool::kOptimizer, state_bytes));
+  const int64_t param_bytes = plan.param_bytes;
+  if (row.params == Placement::kShard) {
+    unit.params =
+        TakeArena(Pool::kParams, layout.shard_elements * param_bytes, shard_padding * param_bytes);
+    unit.owned_params = unit.params;
+  } else {
+    const int64_t bytes = layout.padded_elements * param_bytes;
+    const int64_t padding = whole_padding * param_bytes;
+    const bool gathers = row.parameters == ParameterFlow::kGatherAfterUpdate;
+    unit.params = gathers ? TakeArena(Pool::kParams, bytes, padding)
+                          : TakeHost(Pool::kParams, bytes, padding);
+    unit.owned_params = unit.params + unit.owned.begin * param_bytes;
+  }
+  const auto take_state = [&] {
+    const int64_t padding = owns_shard ? shard_padding : whole_padding;
+    return reinterpret_cast<float*>(TakeHost(
+        Pool::kOptimizer, unit.owned.size() * SizeOf(DType::kF32), padding * SizeOf(DType::kF32)));
+  };
+  unit.master =
+      param_type_ == DType::kF32 ? reinterpret_cast<float*>(unit.owned_params) : take_state();
+  unit.m = take_state();
+  unit.v = take_state();
+}
 
-  const int64_t rounds = plan.micro_batches.rounds;
-  if (Scatters(plan)) {
-    unit.tree =
-        std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements, grad_type_,
-                                          plan.micro_batches.count, plan.micro_batches.degree);
+void RankMemory::PlaceGradients(const RankPlan& plan, int rank, int index) {
+  const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
+  UnitMemory& unit = units_[static_cast<size_t>(index)];
+  const MicroBatches& split = plan.micro_batches;
+  if (plan.ScattersEachMicroBatch()) {
+    unit.tree = std::make_unique<TreeAccumulator>(
+        meter_, Pool::kGrads, layout.shard_elements, grad_type_, split.count, split.degree,
+        layout.shard_elements - layout.Filled(rank).size());
     return;
   }
-  unit.grads = TakeArena(Pool::kGrads, layout.padded_elements * plan.grad_bytes);
-  if (rounds > 1) {
+  unit.grads = TakeArena(Pool::kGrads, layout.padded_elements * plan.grad_bytes,
+                         (layout.padded_elements - layout.elements) * plan.grad_bytes);
+  if (split.rounds > 1) {
     unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators,
-                                                  layout.padded_elements, grad_type_, rounds);
+                                                  layout.padded_elements, grad_type_, split.rounds);
   }
 }
 
@@ -131,7 +138,7 @@ void RankMemory::PlaceTransient(const RankPlan& plan) {
       free_gathered_blocks_.push_back(TakeHost(Pool::kGathered, bytes(units[1])));
     }
   }
-  if (Scatters(plan)) {
+  if (plan.ScattersEachMicroBatch()) {
     const auto bytes = [&](const UnitLayout& unit) {
       return unit.padded_elements * plan.grad_bytes;
     };

@@ -28,13 +28,15 @@ struct UnitMemory {
   ElementRange counted;
   // Stored parameters: (owned) elements when they are sharded, else (padded).
   std::byte* params = nullptr;
+  // Where the (owned) ones of them begin.
+  std::byte* owned_params = nullptr;
   // (owned) each. The parameters themselves when those are fp32.
   float* master = nullptr;
   float* m = nullptr;
   float* v = nullptr;
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
-  // Sums the micro-batches' gradients: this rank's shard of all of them where gradients are
+  // Sums the gradients of micro-batches: this rank's shard of all of them where gradients are
   // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
   std::unique_ptr<TreeAccumulator> tree;
   std::vector<DecaySegment> segments;
@@ -51,9 +53,7 @@ struct GradientSlot {
 // the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
 class RankMemory {
  public:
-  // Bytes of arena that the rank needs.
-  static int64_t ArenaBytes(const RankPlan& plan);
-
+  // `arena` has ArenaBytes(plan) bytes.
   RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryMeter& meter);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
@@ -69,9 +69,10 @@ class RankMemory {
   GradientSlot& NextGradientSlot(int unit);
 
  private:
-  std::byte* TakeArena(Pool pool, int64_t bytes);
-  std::byte* TakeHost(Pool pool, int64_t bytes);
-  void PlaceUnit(const RankPlan& plan, int rank, int index);
+  std::byte* TakeArena(Pool pool, int64_t bytes, int64_t padding = 0);
+  std::byte* TakeHost(Pool pool, int64_t bytes, int64_t padding = 0);
+  void PlaceState(const RankPlan& plan, int rank, int index);
+  void PlaceGradients(const RankPlan& plan, int rank, int index);
   void PlaceTransient(const RankPlan& plan);
 
   MemoryMeter& meter_;

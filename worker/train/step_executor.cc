@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +59,7 @@ StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int ra
     const size_t at = static_cast<size_t>(unit);
     params_[at].dtype = memory.param_type();
     grads_[at].dtype = memory.grad_type();
-    if (plan.strategy.parameters == ParameterFlow::kStayWhole) {
+    if (plan.strategy.params == Placement::kWhole) {
       params_[at].data = memory.unit(unit).params;
     }
     grads_[at].data = memory.unit(unit).grads;
@@ -102,6 +103,8 @@ absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
     current_.store(&op, std::memory_order_relaxed);
     SHERD_RETURN_IF_ERROR(RunOp(op, walk));
   }
+  // What was gathered after the update: the step ends when all parameters are whole again.
+  for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
   current_.store(nullptr, std::memory_order_relaxed);
   return walk.figures;
 }
@@ -125,7 +128,7 @@ absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
       Free(op.unit);
       return absl::OkStatus();
     case StepOp::kAllReduce:
-      AllReduce(op, walk);
+      ReduceBucket(op, walk);
       return absl::OkStatus();
     case StepOp::kExchange:
       return ExchangeFigures(op, walk);
@@ -138,9 +141,11 @@ absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
 
 void StepExecutor::Gather(int unit) {
   const size_t at = static_cast<size_t>(unit);
-  std::byte* const room = memory_.AcquireGathered(unit);
+  const UnitMemory& memory = memory_.unit(unit);
+  const bool kept = plan_.strategy.params == Placement::kWhole;
+  std::byte* const room = kept ? memory.params : memory_.AcquireGathered(unit);
   const int64_t bytes = plan_.layout.units[at].shard_elements * plan_.param_bytes;
-  gathers_[at] = Enqueued(comm_.AllGather(memory_.unit(unit).params, room, bytes));
+  gathers_[at] = Enqueued(comm_.AllGather(memory.owned_params, room, bytes));
   params_[at].data = room;
 }
 
@@ -215,6 +220,7 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
 }
 
 void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
+  if (!plan_.ScattersEachMicroBatch()) return ReduceBucket(op, walk);
   const size_t at = static_cast<size_t>(op.unit);
   GradientSlot& slot = *std::exchange(slots_[at], nullptr);
   slot.reduction =
@@ -232,11 +238,18 @@ void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
   std::memcpy(unit.grads, unit.tree->Finish(), static_cast<size_t>(padded * plan_.grad_bytes));
 }
 
-void StepExecutor::AllReduce(const PlannedOp& op, const Walk& walk) {
-  const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
-  reductions_.push_back(
-      Enqueued(comm_.AllReduce(memory_.unit(op.unit).grads, padded, memory_.grad_type(),
-                               walk.micro_batches.ContributorsInStep())));
+void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
+  std::vector<int64_t> segments;
+  for (int unit = op.unit; unit < op.unit + op.units; ++unit) {
+    segments.push_back(plan_.layout.units[static_cast<size_t>(unit)].padded_elements);
+  }
+  std::byte* const gradients = memory_.unit(op.unit).grads;
+  const int contributors = walk.micro_batches.ContributorsInStep();
+  const int64_t elements = std::accumulate(segments.begin(), segments.end(), int64_t{0});
+  reductions_.push_back(Enqueued(
+      op.op == StepOp::kAllReduce
+          ? comm_.AllReduce(gradients, elements, memory_.grad_type(), contributors)
+          : comm_.ReduceScatterInPlace(gradients, segments, memory_.grad_type(), contributors)));
 }
 
 absl::Status StepExecutor::FinishReductions() {
@@ -364,7 +377,8 @@ void StepExecutor::Update(int unit, const Walk& walk) {
   const std::byte* const gradients = Gradients(unit);
   for (const DecaySegment& segment : memory.segments) {
     params.weight_decay = segment.decays ? optimizer.weight_decay() : 0.0;
-    const GradOut stored{memory.params + segment.begin * plan_.param_bytes, memory_.param_type(),
+    const GradOut stored{memory.owned_params + segment.begin * plan_.param_bytes,
+                         memory_.param_type(),
                          /*accumulate=*/false};
     ops_.AdamW(stored, memory.master + segment.begin, memory.m + segment.begin,
                memory.v + segment.begin, gradients + segment.begin * plan_.grad_bytes,

@@ -89,7 +89,8 @@ class StepExecutor {
   absl::Status Backward(const PlannedOp& op, Walk& walk);
   void ReduceScatter(const PlannedOp& op, const Walk& walk);
   void Accumulate(const PlannedOp& op, const Walk& walk);
-  void AllReduce(const PlannedOp& op, const Walk& walk);
+  // Sums whole gradients of a bucket of units, on every rank or each shard on its owner.
+  void ReduceBucket(const PlannedOp& op, const Walk& walk);
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);

@@ -141,7 +141,7 @@ class RankTrainer final : public Trainer {
       spec.addresses.push_back(assignment_.peers(rank).data_address());
     }
     ShmOptions options;
-    options.arena_bytes = RankMemory::ArenaBytes(plan);
+    options.arena_bytes = ArenaBytes(plan);
     options.operation_timeout = kOperationTimeout;
     return FormShmCommunicator(listener_, spec, options, &formation_abort_);
   }

@@ -140,6 +140,38 @@ TEST_P(Conformance, ReduceScatterFoldsContributorsByTheTree) {
   }
 }
 
+// Every segment by itself; what other ranks own stays as it was.
+TEST_P(Conformance, ReduceScatterInPlaceSumsTheOwnPartOfEverySegment) {
+  for (const int size : kWorlds) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int64_t part : {0, 1, 3, 4099}) {
+        const std::vector<int64_t> segments = {part * size, size, 2 * part * size};
+        const int64_t elements = segments[0] + segments[1] + segments[2];
+        for (const int contributors : {size, (size + 1) / 2, 0}) {
+          const auto inputs = ValuesOfRanks(size, dtype, elements, part + contributors);
+          const Values sum =
+              ReferenceTree(dtype, elements).Sum({inputs.begin(), inputs.begin() + contributors});
+          InGroup(size, 1 << 19, [&](Communicator& comm) {
+            const Values& mine = inputs[static_cast<size_t>(comm.rank())];
+            Put(comm, mine);
+            ASSERT_TRUE(
+                comm.Wait(comm.ReduceScatterInPlace(comm.arena(), segments, dtype, contributors))
+                    .ok());
+            int64_t begin = 0;
+            for (const int64_t segment : segments) {
+              const int64_t bytes = segment / size * SizeOf(dtype);
+              for (int rank = 0; rank < size; ++rank, begin += bytes) {
+                EXPECT_EQ(Get(comm.arena() + begin, bytes),
+                          Slice(rank == comm.rank() ? sum : mine, begin, bytes));
+              }
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Conformance, AllReduceSumsContributorsByTheTreeOnEveryRank) {
   for (const int size : kWorlds) {
     std::vector<Reduction> calls;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/job_spec.h"
+#include "tests/support/jobs.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -51,47 +52,41 @@ Outcome Train(const v1::JobSpec& spec, int world, int threads) {
   return outcome;
 }
 
-struct Setting {
-  v1::Strategy strategy;
-  int world;
-  int threads;
-};
-
-std::string Title(const Setting& setting) {
-  return absl::StrCat(std::string(NameOf(setting.strategy)), " world ", setting.world, " threads ",
-                      setting.threads);
-}
-
 class BitIdentity : public ::testing::TestWithParam<v1::DataType> {};
 
-// F1, F12: one loss curve and the same weights, bit for bit, whatever strategy, world and threads:
-// ddp's contract covers powers of two, zero3's any world.
-TEST_P(BitIdentity, HoldsOverStrategiesWorldsAndThreads) {
-  constexpr int64_t kMicroBatches = 8;
+// F1, F12: one loss curve and the same weights, bit for bit, whatever strategy, world, rounds and
+// threads. What accumulates locally covers powers of two.
+TEST_P(BitIdentity, HoldsOverStrategiesWorldsRoundsAndThreads) {
   constexpr int64_t kSteps = 50;
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(6000, 3));
   const std::string held_out = scratch.Write("eval.txt", testing::MakeText(700, 4));
-  const auto job = [&](v1::Strategy strategy) {
-    v1::JobSpec spec = testing::TinyJob(text, strategy, GetParam(), kMicroBatches, kSteps);
-    spec.mutable_data()->add_eval(held_out);
-    spec.mutable_train()->set_eval_every(20);
-    return spec;
-  };
-  const Outcome reference = Train(job(v1::STRATEGY_ZERO3), 1, 1);
-  ASSERT_EQ(reference.curve.size(), 2u * kSteps + 3);
-  // It learns: the first and the last loss of the curve.
-  EXPECT_LT(std::bit_cast<double>(reference.curve[2 * kSteps - 2]),
-            0.75 * std::bit_cast<double>(reference.curve[0]));
-
-  const Setting settings[] = {{v1::STRATEGY_ZERO3, 1, 2}, {v1::STRATEGY_ZERO3, 2, 1},
-                              {v1::STRATEGY_ZERO3, 4, 2}, {v1::STRATEGY_ZERO3, 3, 1},
-                              {v1::STRATEGY_DDP, 1, 1},   {v1::STRATEGY_DDP, 2, 2},
-                              {v1::STRATEGY_DDP, 4, 1}};
-  for (const Setting& setting : settings) {
-    const Outcome outcome = Train(job(setting.strategy), setting.world, setting.threads);
-    EXPECT_TRUE(outcome.curve == reference.curve) << Title(setting);
-    EXPECT_TRUE(outcome.weights == reference.weights) << Title(setting);
+  for (const int64_t micro_batches : {1, 2, 4, 8, 16}) {
+    const auto job = [&](absl::string_view strategy) {
+      v1::JobSpec spec = testing::TinyJob(text, strategy, GetParam(), micro_batches, kSteps);
+      spec.mutable_data()->add_eval(held_out);
+      spec.mutable_train()->set_eval_every(20);
+      return spec;
+    };
+    const Outcome reference = Train(job("zero3"), 1, 1);
+    ASSERT_EQ(reference.curve.size(), 2u * kSteps + 3);
+    // It learns: the first and the last loss of the curve.
+    EXPECT_LT(std::bit_cast<double>(reference.curve[2 * kSteps - 2]),
+              0.75 * std::bit_cast<double>(reference.curve[0]));
+    int threads = 1;
+    for (const int world : {1, 2, 4}) {
+      const int64_t rounds = micro_batches / world;
+      if (rounds * world != micro_batches || rounds > 4) continue;
+      for (const absl::string_view strategy : testing::kStrategies) {
+        threads = 3 - threads;
+        const Outcome outcome = Train(job(strategy), world, threads);
+        const std::string title =
+            absl::StrCat(strategy, " world ", world, " rounds ", rounds, " threads ", threads);
+        EXPECT_TRUE(outcome.curve == reference.curve) << title;
+        EXPECT_TRUE(outcome.weights == reference.weights) << title;
+      }
+      threads = 3 - threads;  // the other way round in the next world
+    }
   }
 }
 
@@ -101,35 +96,50 @@ INSTANTIATE_TEST_SUITE_P(Types, BitIdentity,
 
 // F7, F10, F35: micro-batches that do not divide by the world, over several rounds; and more ranks
 // than micro-batches.
-TEST(BitIdentityOfUnevenWork, HoldsForZero3AtAnyWorld) {
+TEST(BitIdentityOfUnevenWork, HoldsForZero2AndZero3AtAnyWorld) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 5));
-  for (const int64_t micro_batches : {1, 5, 7}) {
-    const v1::JobSpec spec =
-        testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, micro_batches, 6);
-    const Outcome reference = Train(spec, 1, 1);
-    for (const int world : {2, 3, 4, 6}) {
-      EXPECT_TRUE(Train(spec, world, 1) == reference) << micro_batches << " " << world;
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    for (const int64_t micro_batches : {1, 5, 7, 11}) {
+      const auto job = [&](absl::string_view strategy) {
+        return testing::TinyJob(text, strategy, type, micro_batches, 6);
+      };
+      const Outcome reference = Train(job("zero3"), 1, 1);
+      for (const absl::string_view strategy : {"zero2", "zero3", "zero3 kept"}) {
+        for (const int world : {2, 3, 4, 5, 6}) {
+          EXPECT_TRUE(Train(job(strategy), world, 1) == reference)
+              << strategy << " " << micro_batches << " " << world;
+        }
+      }
     }
   }
 }
 
-// With one round ddp sums the same tree at any world.
-TEST(BitIdentityOfUnevenWork, HoldsForDdpWithOneRound) {
+// With one round ddp and zero1 sum the same tree at any world.
+TEST(BitIdentityOfUnevenWork, HoldsForDdpAndZero1WithOneRound) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 5));
-  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 5, 6);
-  const Outcome reference = Train(spec, 1, 1);
-  spec.mutable_parallel()->set_strategy(v1::STRATEGY_DDP);
-  for (const int world : {5, 6}) EXPECT_TRUE(Train(spec, world, 1) == reference) << world;
+  for (const int64_t micro_batches : {2, 3, 5}) {
+    const auto job = [&](absl::string_view strategy) {
+      return testing::TinyJob(text, strategy, v1::DATA_TYPE_BF16, micro_batches, 6);
+    };
+    const Outcome reference = Train(job("zero3"), 1, 1);
+    for (const absl::string_view strategy : {"ddp", "zero1", "zero1 all_reduce"}) {
+      for (const int world : {3, 5, 6}) {
+        if (world < micro_batches) continue;
+        EXPECT_TRUE(Train(job(strategy), world, 1) == reference)
+            << strategy << " " << micro_batches << " " << world;
+      }
+    }
+  }
 }
 
-// Keeping parameters gathered and gathering ahead change when bytes move, never a bit of the
-// result.
-TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingOrPrefetch) {
+// Gathering ahead, keeping parameters gathered and reducing in buckets change when bytes move,
+// never a bit of the result.
+TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingPrefetchOrBuckets) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 6));
-  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 4, 6);
+  v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_BF16, 4, 6);
   const Outcome reference = Train(spec, 2, 1);
   for (const bool reshard : {true, false}) {
     for (const int64_t prefetch : {0, 1, 2, 7}) {
@@ -137,6 +147,11 @@ TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingOrPrefetch) {
       spec.mutable_parallel()->set_prefetch(prefetch);
       EXPECT_TRUE(Train(spec, 2, 1) == reference) << reshard << prefetch;
     }
+  }
+  for (const absl::string_view strategy : {"ddp", "zero1", "zero1 all_reduce"}) {
+    testing::SetStrategy(strategy, spec);
+    spec.mutable_parallel()->set_bucket_mb(25);
+    EXPECT_TRUE(Train(spec, 2, 1) == reference) << strategy;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "plan/groups.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
+#include "tests/support/jobs.h"
 
 namespace sherd::testing {
 
@@ -23,35 +24,19 @@ std::string MakeText(int64_t bytes, uint64_t seed) {
   return text;
 }
 
-v1::JobSpec TinyJob(const std::string& text_path, v1::Strategy strategy, v1::DataType type,
+v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1::DataType type,
                     int64_t micro_batches, int64_t steps) {
-  v1::JobSpec spec;
-  spec.set_name("tiny");
-  v1::ModelSpec& model = *spec.mutable_model();
-  model.set_arch(v1::ARCHITECTURE_GPT2);
-  model.set_layers(2);
-  model.set_hidden(32);
-  model.set_heads(2);
-  model.set_ffn(56);
-  model.set_vocab(256);
-  model.set_context(20);
-  spec.mutable_data()->add_train(text_path);
+  const JobShape shape{
+      .layers = 2, .hidden = 32, .ffn = 56, .context = 20, .micro_batch = 1, .steps = steps};
+  v1::JobSpec spec = MakeJob(strategy, type, micro_batches, shape, text_path);
   v1::TrainSpec& train = *spec.mutable_train();
-  train.set_steps(steps);
-  train.set_global_batch(micro_batches);
-  train.set_micro_batch(1);
   train.set_seq_len(16);
   train.set_seed(11);
   train.mutable_optimizer()->set_lr(3e-3);
   train.mutable_schedule()->set_warmup(std::min<int64_t>(5, steps));
-  train.set_grad_clip(1.0);
-  spec.mutable_parallel()->set_strategy(strategy);
-  spec.mutable_precision()->set_compute(type);
   spec.mutable_checkpoint()->set_dir(
       (std::filesystem::path(text_path).parent_path() / "weights").string());
-  spec = NormalizeJobSpec(spec);
-  const v1::InvalidFields invalid = ValidateJobSpec(spec);
-  SHERD_CHECK(invalid.fields_size() == 0);
+  SHERD_CHECK(ValidateJobSpec(spec).fields_size() == 0);
   return spec;
 }
 

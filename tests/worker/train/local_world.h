@@ -25,7 +25,7 @@ std::string MakeText(int64_t bytes, uint64_t seed);
 
 // A tiny job: 2 blocks of 32 channels, sequences of 16 bytes, `micro_batches` micro-batches of one
 // sequence.
-v1::JobSpec TinyJob(const std::string& text_path, v1::Strategy strategy, v1::DataType type,
+v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1::DataType type,
                     int64_t micro_batches, int64_t steps);
 
 // Ranks of one job as threads of this process, over real data links and shared memory.

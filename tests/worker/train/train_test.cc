@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "plan/job_spec.h"
 #include "prometheus/text_serializer.h"
+#include "tests/support/jobs.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 
@@ -23,13 +24,15 @@ using testing::RankRecord;
 TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
+  for (const absl::string_view strategy : testing::kStrategies) {
     for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
-      for (const int64_t micro_batches : {1, 3, 7}) {
-        for (const int world : {1, 2, 3}) {
-          const v1::JobSpec spec = testing::TinyJob(text, strategy, type, micro_batches, 2);
-          const std::string what =
-              absl::StrCat(std::string(NameOf(strategy)), " ", micro_batches, " over ", world);
+      for (const int64_t rounds : {1, 3}) {
+        for (const int world : {1, 2, 3, 4}) {
+          // The last round is not full where more than one rank could have one.
+          const int64_t micro_batches = std::max<int64_t>(1, rounds * world - (world > 2 ? 1 : 0));
+          v1::JobSpec spec = testing::TinyJob(text, strategy, type, micro_batches, 2);
+          spec.mutable_parallel()->set_bucket_mb(rounds == 1 ? 25 : 0);
+          const std::string what = absl::StrCat(strategy, " ", micro_batches, " over ", world);
           for (const RankRecord& rank : LocalWorld(spec, world).Run()) {
             ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
             ASSERT_FALSE(rank.ledgers.empty());
@@ -52,7 +55,7 @@ TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
 TEST(Trainer, StopsWhenTheLossDiverges) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 400);
+  v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 4, 400);
   spec.mutable_train()->mutable_optimizer()->set_lr(1e30);
   spec.mutable_train()->mutable_schedule()->set_warmup(0);
   spec.mutable_train()->mutable_schedule()->set_min_lr(1e29);
@@ -66,7 +69,7 @@ TEST(Trainer, StopsWhenTheLossDiverges) {
 TEST(Trainer, NamesAFileThatIsNotThere) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 4, 4);
+  v1::JobSpec spec = testing::TinyJob(text, "ddp", v1::DATA_TYPE_FP32, 4, 4);
   std::filesystem::remove(text);
   const std::vector<RankRecord> ranks = LocalWorld(spec, 1).Run();
   EXPECT_EQ(ranks[0].result.status.code(), absl::StatusCode::kNotFound);
@@ -78,8 +81,7 @@ TEST(Trainer, NamesAFileThatIsNotThere) {
 TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  const v1::JobSpec spec =
-      testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 1000000);
+  const v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 4, 1000000);
   LocalWorld world(spec, 2);
   world.Start();
   world.WaitForStep(0, 2);
@@ -97,7 +99,7 @@ TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
 TEST(Trainer, EndsSoonAfterAnAbort) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  for (const v1::Strategy strategy : {v1::STRATEGY_DDP, v1::STRATEGY_ZERO3}) {
+  for (const absl::string_view strategy : testing::kStrategies) {
     LocalWorld world(testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 4, 1000000), 3);
     world.Start();
     world.WaitForStep(0, 3);
@@ -118,7 +120,7 @@ TEST(Trainer, LetsGoOfItsMemoryOnlyWhenNothingReadsOrWritesIt) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (int trial = 0; trial < 12; ++trial) {
-    v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1000000);
+    v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 2, 1000000);
     spec.mutable_model()->set_hidden(512);
     spec.mutable_model()->set_ffn(1024);
     LocalWorld world(spec, 2);
@@ -139,7 +141,7 @@ TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
   for (const bool evaluates : {true, false}) {
-    v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 2, 1);
+    v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 2, 1);
     // The only update overflows.
     spec.mutable_train()->mutable_optimizer()->set_lr(3e38);
     spec.mutable_train()->mutable_optimizer()->set_weight_decay(1e3);
@@ -155,7 +157,7 @@ TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
 TEST(Trainer, RefusesWhatDoesNotFitIntoTheHost) {  // F19, F20
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_DDP, v1::DATA_TYPE_FP32, 2, 1);
+  v1::JobSpec spec = testing::TinyJob(text, "ddp", v1::DATA_TYPE_FP32, 2, 1);
   spec.mutable_model()->set_vocab(1 << 20);
   spec.mutable_model()->set_hidden(1 << 14);
   const std::vector<RankRecord> ranks = LocalWorld(spec, 1).Run();
@@ -167,7 +169,7 @@ TEST(Trainer, RefusesWhatDoesNotFitIntoTheHost) {  // F19, F20
 TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_FP32, 4, 10);
+  const v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 4, 10);
   LocalWorld world(spec, 2);
   world.trainer(1).Abort("never started");
   world.Start();
@@ -183,7 +185,7 @@ TEST(Trainer, EndsSoonAfterAnAbortWhileForming) {
 TEST(TrainMetrics, DisappearWithTheJob) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
-  const v1::JobSpec spec = testing::TinyJob(text, v1::STRATEGY_ZERO3, v1::DATA_TYPE_BF16, 4, 3);
+  const v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_BF16, 4, 3);
   LocalWorld world(spec, 2);
   for (const RankRecord& rank : world.Run()) EXPECT_TRUE(rank.result.status.ok());
   const std::string scraped = prometheus::TextSerializer().Serialize(world.registry().Collect());

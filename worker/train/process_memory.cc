@@ -1,0 +1,19 @@
+#include "worker/train/process_memory.h"
+
+#include <fstream>
+#include <string>
+
+namespace sherd {
+
+absl::StatusOr<int64_t> AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    constexpr char kKey[] = "RssAnon:";
+    if (line.rfind(kKey, 0) != 0) continue;
+    return std::strtoll(line.c_str() + sizeof(kKey) - 1, nullptr, 10) * 1024;
+  }
+  return absl::UnavailableError("/proc/self/status names no RssAnon");
+}
+
+}  // namespace sherd
