@@ -9,11 +9,14 @@
 #include "client/complain.h"
 #include "client/job_client.h"
 #include "client/render_json.h"
+#include "common/printable_text.h"
 
 namespace sherd {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
+// A coordinator's log may be older than its own care of what workers say.
+constexpr size_t kMostLineBytes = 8192;
 
 void SayOnError(const std::string& sentence) { std::cerr << sentence << std::endl; }
 
@@ -54,7 +57,8 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
     if (!event.has_log() || (rank && event.log().rank() != *rank)) return;
     switch (connection.format) {
       case OutputFormat::kTable:
-        std::cout << "[rank " << event.log().rank() << "] " << event.log().text() << std::endl;
+        std::cout << "[rank " << event.log().rank() << "] "
+                  << PrintableText(event.log().text(), kMostLineBytes) << std::endl;
         break;
       case OutputFormat::kJson:
         std::cout << ToLine(EventJson(event)) << std::endl;

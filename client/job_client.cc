@@ -226,11 +226,19 @@ absl::StatusOr<v1::Job> JobClient::AwaitJob(
 }
 
 absl::StatusOr<std::vector<v1::Job>> JobClient::ListJobs() {
-  v1::ListJobsResponse response;
-  SHERD_RETURN_IF_ERROR(
-      ToStatus(impl_->Call(&v1::JobService::Stub::ListJobs, v1::ListJobsRequest(), response),
-               impl_->address));
-  return std::vector<v1::Job>(response.jobs().begin(), response.jobs().end());
+  std::vector<v1::Job> jobs;
+  v1::ListJobsRequest request;
+  while (true) {
+    v1::ListJobsResponse response;
+    SHERD_RETURN_IF_ERROR(
+        ToStatus(impl_->Call(&v1::JobService::Stub::ListJobs, request, response), impl_->address));
+    jobs.insert(jobs.end(), response.jobs().begin(), response.jobs().end());
+    // A list that does not go down goes round.
+    const bool more =
+        response.next() > 0 && (request.next() == 0 || response.next() < request.next());
+    if (!more) return jobs;
+    request.set_next(response.next());
+  }
 }
 
 absl::StatusOr<v1::Job> JobClient::Cancel(const std::string& job_id) {

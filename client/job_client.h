@@ -42,6 +42,7 @@ class JobClient {
   // once through `on_interruption`.
   absl::StatusOr<v1::Job> AwaitJob(const std::string& job_id, absl::Duration patience,
                                    const std::function<void(const std::string&)>& on_interruption);
+  // All jobs, newest first; takes as many calls as it needs.
   absl::StatusOr<std::vector<v1::Job>> ListJobs();
   absl::StatusOr<v1::Job> Cancel(const std::string& job_id);
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();

@@ -6,11 +6,15 @@
 #include "client/render_json.h"
 #include "client/render_text.h"
 #include "common/counted.h"
+#include "common/printable_text.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
 
 namespace {
+
+// A coordinator's log may be older than its own care of what workers say.
+constexpr size_t kMostTextBytes = 8192;
 
 bool IsBadEnd(v1::JobState state) {
   return state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
@@ -18,7 +22,8 @@ bool IsBadEnd(v1::JobState state) {
 
 // "FAILED: rank 1 died".
 std::string Verdict(v1::JobState state, const std::string& reason) {
-  return absl::StrCat(NameOf(state), reason.empty() ? "" : ": ", reason);
+  return absl::StrCat(NameOf(state), reason.empty() ? "" : ": ",
+                      PrintableText(reason, kMostTextBytes));
 }
 
 }  // namespace
@@ -66,7 +71,8 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       ledgers_.push_back(event.ledger());
       return;
     case v1::JobEvent::kLog:
-      Say(absl::StrCat("[rank ", event.log().rank(), "] ", event.log().text()));
+      Say(absl::StrCat("[rank ", event.log().rank(), "] ",
+                       PrintableText(event.log().text(), kMostTextBytes)));
       return;
     case v1::JobEvent::kDone:
     case v1::JobEvent::EVENT_NOT_SET:

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,14 @@
 namespace sherd {
 namespace {
 
+// As the user spells it, since users' absolute directories are spelled so; "" if it cannot be told.
+std::string OutputRootOf(const WorkerFlags& flags) {
+  std::error_code error;
+  const auto directory =
+      std::filesystem::absolute(flags.output_root.empty() ? "." : flags.output_root, error);
+  return error ? "" : directory.lexically_normal().string();
+}
+
 v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
   v1::Hello identity;
   identity.set_worker_id(WorkerIdOf(flags, flags.device).value());
@@ -41,6 +51,7 @@ v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
   identity.set_numerics_fingerprint(NumericsFingerprint());
   identity.set_pid(getpid());
   identity.set_memory_bytes(HostMemoryBytes());
+  identity.set_output_root(OutputRootOf(flags));
   return identity;
 }
 

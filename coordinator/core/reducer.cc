@@ -121,6 +121,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.shared_memory_domain = event.shared_memory_domain();
   worker.data_address = event.data_address();
   worker.numerics_fingerprint = event.numerics_fingerprint();
+  worker.output_root = event.output_root();
   worker.alive = true;
   worker.lost_unix_ms = 0;
   AdoptStaleRank(transition, worker, event);

@@ -20,8 +20,8 @@ std::string DescribeWorker(const WorkerState& worker) {
       "worker ", worker.id.value(), " incarnation=", worker.incarnation.value(),
       " device=", worker.device, " host=", worker.host, " domain=", worker.shared_memory_domain,
       " address=", worker.data_address, " fingerprint=", worker.numerics_fingerprint,
-      " alive=", worker.alive, " lost=", worker.lost_unix_ms, " seat=", DescribeSeat(worker.seat),
-      " retired=",
+      " root=", worker.output_root, " alive=", worker.alive, " lost=", worker.lost_unix_ms,
+      " seat=", DescribeSeat(worker.seat), " retired=",
       absl::StrJoin(worker.retired, ",",
                     [](std::string* out, Incarnation past) { absl::StrAppend(out, past.value()); }),
       "\n");

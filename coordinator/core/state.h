@@ -28,6 +28,8 @@ struct WorkerState {
   std::string shared_memory_domain;
   std::string data_address;
   std::string numerics_fingerprint;
+  // Absolute; "" when the worker did not say.
+  std::string output_root;
   bool alive = false;
   int64_t lost_unix_ms = 0;
   // Held from Assign until the rank has finished or was released, so also for a while after the

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
+#include "coordinator/core/directories.h"
+#include "plan/job_spec.h"
 
 namespace sherd {
 namespace {
@@ -85,7 +87,23 @@ void Transition::PlaceQueue() {
   WorkerPools pools(state_);
   const std::vector<JobId> queue = state_.queue;
   const JobRecord* ahead = nullptr;
-  for (const JobId& id : queue) PlaceNext(state_.jobs.at(id), pools, ahead);
+  for (const JobId& id : queue) {
+    JobRecord& job = state_.jobs.at(id);
+    PlaceNext(job, pools, ahead);
+    // The workers that it found are for the others.
+    if (IsTerminal(job.state)) return PlaceQueue();
+  }
+}
+
+bool Transition::RefuseDirectory(JobRecord& job) {
+  const JobRecord* other = FindJobInDirectory(state_, job.id, job.spec, HoldsWorkers);
+  if (other == nullptr) return false;
+  End(job, v1::JOB_STATE_FAILED,
+      absl::StrCat("job ", other->id.value(), " is ", std::string(NameOf(other->state)),
+                   " and writes to checkpoint.dir \"", other->spec.checkpoint().dir(),
+                   "\", this one would to \"", job.spec.checkpoint().dir(),
+                   "\"; submit it again with another checkpoint.dir"));
+  return true;
 }
 
 void Transition::PlaceSubmitted(JobRecord& job) {
@@ -100,7 +118,10 @@ void Transition::PlaceSubmitted(JobRecord& job) {
 
 void Transition::PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead) {
   GangPlacement placement = pools.Place(job);
-  if (!placement.workers.empty()) return Form(job, placement.workers);
+  if (!placement.workers.empty()) {
+    if (!RefuseDirectory(job)) Form(job, placement.workers);
+    return;
+  }
   if (placement.waiting == Waiting::kIdleWorkers) {
     if (ahead == nullptr) {
       ahead = &job;

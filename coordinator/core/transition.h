@@ -37,6 +37,9 @@ class Transition {
   void PlaceSubmitted(JobRecord& job);
 
  private:
+  // Ends a job that found its workers but would write where a running one does, which could not be
+  // told before the first worker named its output root. False when there is no such job.
+  bool RefuseDirectory(JobRecord& job);
   // Places one job after those before it in the queue; `ahead` is the first that waits for busy
   // workers.
   void PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead);

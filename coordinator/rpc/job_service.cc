@@ -75,12 +75,12 @@ grpc::Status JobService::Submit(grpc::ServerContext*, const v1::SubmitRequest* r
       });
 }
 
-grpc::Status JobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+grpc::Status JobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                   v1::ListJobsResponse* response) {
   return Forward<v1::ListJobsResponse>(
       "ListJobs", kPatience, response,
-      [](Controller& controller, Reply<v1::ListJobsResponse> reply) {
-        controller.jobs().ListJobs(std::move(reply));
+      [next = request->next()](Controller& controller, Reply<v1::ListJobsResponse> reply) {
+        controller.jobs().ListJobs(next, std::move(reply));
       });
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/runtime/rank_reports.h"
+#include "coordinator/runtime/report_rules.h"
 #include "coordinator/runtime/reunion.h"
 #include "coordinator/runtime/worker_claims.h"
 
@@ -51,7 +52,8 @@ void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
     return link->Close(absl::AlreadyExistsError(absl::StrCat(
         "a newer process of worker ", id.value(), " has taken its place; this one must end")));
   }
-  if (known != nullptr && known->incarnation != incarnation && WorksIn(journal_.state(), *known)) {
+  const bool replaces = known != nullptr && known->alive && known->incarnation != incarnation;
+  if (replaces && (HasStream(id) || WorksIn(journal_.state(), *known))) {
     return AwaitExit(hello, std::move(link));
   }
   Admit(hello, std::move(link));
@@ -60,18 +62,33 @@ void Fleet::Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
 void Fleet::AwaitExit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   const WorkerId id(hello.worker_id());
   Newcomer& newcomer = newcomers_[id];
-  for (const std::shared_ptr<WorkerLink>& older :
-       {std::exchange(newcomer.link, link), std::exchange(sessions_[id].link, nullptr)}) {
-    if (older == nullptr) continue;
-    workers_by_link_.erase(older.get());
-    older->Close(absl::AlreadyExistsError("a newer stream of this worker was opened"));
+  if (newcomer.link != nullptr) {
+    newcomer.link->Close(absl::AlreadyExistsError("a newer stream of this worker was opened"));
   }
+  // One that only opened another stream has waited since its first.
+  if (newcomer.hello.incarnation() != hello.incarnation()) newcomer.since = clock_.Now();
   newcomer.hello = hello;
-  events_.disconnected(id);
+  newcomer.link = link;
+  // Else the old stream's silence, break or next message decides.
+  if (HasStream(id)) return;
   timers_.At(clock_.Now() + options_.takeover_window, [this, id, link = std::move(link)] {
     const auto found = newcomers_.find(id);
-    if (found != newcomers_.end() && found->second.link == link) AdmitNewcomer(id);
+    if (found == newcomers_.end() || found->second.link != link || HasStream(id)) return;
+    AdmitNewcomer(id);
   });
+}
+
+void Fleet::RefuseNewcomer(const WorkerId& id) {
+  const auto found = newcomers_.find(id);
+  if (found == newcomers_.end() || clock_.Now() - found->second.since < CheckInterval()) return;
+  found->second.link->Close(absl::AlreadyExistsError(
+      absl::StrCat("worker ", id.value(), " is another process, which is alive")));
+  newcomers_.erase(found);
+}
+
+bool Fleet::HasStream(const WorkerId& id) const {
+  const auto found = sessions_.find(id);
+  return found != sessions_.end() && found->second.link != nullptr;
 }
 
 void Fleet::AdmitNewcomer(const WorkerId& id) {
@@ -99,6 +116,7 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   if (session.incarnation != incarnation) session.acknowledged = 0;
   session.incarnation = incarnation;
   session.link = link;
+  session.fresh = true;
   workers_by_link_[link.get()] = id;
 
   v1::SessionResponse welcome;
@@ -111,6 +129,7 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
     const State& state = journal_.state();
     std::optional<v1::SessionResponse> missed = MissedMessage(state, *FindWorker(state, id), hello);
     if (missed) Send(id, incarnation, *std::move(missed));
+    if (OwesReport(state, *FindWorker(state, id), hello)) AwaitLastReport(id);
   }
   // What was asked on the old stream is not answered on the new one.
   if (replaces) events_.disconnected(id);
@@ -126,6 +145,7 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_shared_memory_domain(hello.shared_memory_domain());
   joined->set_data_address(hello.data_address());
   joined->set_numerics_fingerprint(hello.numerics_fingerprint());
+  joined->set_output_root(hello.output_root());
   joined->set_job_id(hello.job_id());
   joined->set_epoch(hello.epoch());
   joined->set_rank(hello.rank());
@@ -167,18 +187,34 @@ void Fleet::Suspect(const WorkerId& id) {
     return Lose(id, incarnation, cause);
   }
   // To the job it is as if a peer had lost this rank.
+  FailRank(id, cause, worker->seat->rank);
+}
+
+void Fleet::FailRank(const WorkerId& id, const std::string& error, int lost_peer) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  if (worker == nullptr || !WorksIn(journal_.state(), *worker)) return;
   v1::DurableEvent event;
   v1::RankChanged* failed = event.mutable_rank_changed();
   failed->set_milestone(v1::RankChanged::MILESTONE_FAILED);
-  failed->set_job_id(job->id.value());
-  failed->set_epoch(job->epoch.value());
+  failed->set_job_id(worker->seat->job.value());
+  failed->set_epoch(worker->seat->epoch.value());
   failed->set_rank(worker->seat->rank);
   failed->set_worker_id(id.value());
-  failed->set_incarnation(incarnation.value());
-  failed->set_step(journal_.feed().ProgressOf(job->id).step);
-  failed->set_error(cause);
-  failed->set_lost_peer(worker->seat->rank);
+  failed->set_incarnation(worker->incarnation.value());
+  failed->set_step(journal_.feed().ProgressOf(worker->seat->job).step);
+  failed->set_error(error);
+  failed->set_lost_peer(lost_peer);
   events_.append(std::move(event));
+}
+
+void Fleet::AwaitLastReport(const WorkerId& id) {
+  const std::optional<Seat> seat = FindWorker(journal_.state(), id)->seat;
+  const std::shared_ptr<WorkerLink> link = sessions_.at(id).link;
+  timers_.At(clock_.Now() + options_.failure_detection, [this, id, seat, link] {
+    const WorkerState* worker = FindWorker(journal_.state(), id);
+    if (worker == nullptr || worker->seat != seat || sessions_.at(id).link != link) return;
+    FailRank(id, "its worker knows of no work, and how it ended is lost", /*lost_peer=*/-1);
+  });
 }
 
 void Fleet::ReportExit(const v1::ReportExitRequest& request) {
@@ -187,7 +223,6 @@ void Fleet::ReportExit(const v1::ReportExitRequest& request) {
   const WorkerState* worker = FindWorker(journal_.state(), id);
   if (!CheckExit(request).ok() || worker == nullptr || worker->incarnation != incarnation) return;
   Lose(id, incarnation, ExitCause(request));
-  AdmitNewcomer(id);
 }
 
 void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
@@ -202,14 +237,16 @@ void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string&
     event.mutable_worker_lost()->set_step(journal_.feed().ProgressOf(worker->seat->job).step);
   }
   events_.append(std::move(event));
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end() || found->second.link == nullptr) return;
-  // Should it live after all, it says hello again and is told what became of its job.
-  workers_by_link_.erase(found->second.link.get());
-  journal_.AfterCommit([link = std::exchange(found->second.link, nullptr), cause] {
-    link->Close(absl::UnavailableError(absl::StrCat("the worker was given up: ", cause)));
-  });
-  events_.disconnected(id);
+  if (HasStream(id)) {
+    // Should it live after all, it says hello again and is told what became of its job.
+    Session& session = sessions_.at(id);
+    workers_by_link_.erase(session.link.get());
+    journal_.AfterCommit([link = std::exchange(session.link, nullptr), cause] {
+      link->Close(absl::UnavailableError(absl::StrCat("the worker was given up: ", cause)));
+    });
+    events_.disconnected(id);
+  }
+  AdmitNewcomer(id);
 }
 
 void Fleet::GiveUp(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
@@ -260,19 +297,34 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
   if (found == workers_by_link_.end()) return;
   const WorkerId id = found->second;
   Renew(id);
+  RefuseNewcomer(id);
   if (request.has_inspection()) return events_.inspected(id, request.inspection());
   if (!request.has_report()) return;
   Session& session = sessions_.at(id);
   acknowledgements_due_.insert(id);
   // Sent again after a broken stream: it has had its effect.
   if (request.sequence() <= session.acknowledged) return;
+  const absl::Status counted =
+      CheckSequence(request.sequence(), session.acknowledged, std::exchange(session.fresh, false));
+  if (!counted.ok()) return FailRank(id, std::string(counted.message()), /*lost_peer=*/-1);
   session.acknowledged = request.sequence();
   TakeReport(id, session, request.report());
 }
 
 void Fleet::TakeReport(const WorkerId& id, const Session& session, const v1::RankReport& report) {
+  const JobRecord* job = JobOf(id, session, report);
+  if (job != nullptr) {
+    const absl::Status sound =
+        CheckReport(*job, job->ranks[report.rank()], journal_.feed().ProgressOf(job->id), report);
+    if (!sound.ok()) return FailRank(id, std::string(sound.message()), /*lost_peer=*/-1);
+  }
   std::optional<v1::RankChanged> milestone = MilestoneOf(report);
-  if (!milestone) return PublishReport(id, session, report);
+  if (!milestone) {
+    std::optional<v1::JobEvent> entry = job == nullptr ? std::nullopt : FeedEntryOf(report);
+    if (!entry) return;
+    entry->set_time_unix_ms(absl::ToUnixMillis(clock_.Now()));
+    return journal_.Publish(*std::move(entry));
+  }
   v1::DurableEvent event;
   milestone->set_worker_id(id.value());
   milestone->set_incarnation(session.incarnation.value());
@@ -280,17 +332,14 @@ void Fleet::TakeReport(const WorkerId& id, const Session& session, const v1::Ran
   events_.append(std::move(event));
 }
 
-void Fleet::PublishReport(const WorkerId& id, const Session& session,
-                          const v1::RankReport& report) {
+const JobRecord* Fleet::JobOf(const WorkerId& id, const Session& session,
+                              const v1::RankReport& report) const {
   const JobRecord* job = FindJob(journal_.state(), JobId(report.job_id()));
-  if (job == nullptr || !HoldsWorkers(job->state) || job->epoch != Epoch(report.epoch())) return;
-  if (report.rank() < 0 || report.rank() >= static_cast<int>(job->ranks.size())) return;
+  if (job == nullptr || !HoldsWorkers(job->state)) return nullptr;
+  if (job->epoch != Epoch(report.epoch())) return nullptr;
+  if (report.rank() < 0 || report.rank() >= static_cast<int>(job->ranks.size())) return nullptr;
   const RankState& rank = job->ranks[report.rank()];
-  if (rank.worker != id || rank.incarnation != session.incarnation) return;
-  std::optional<v1::JobEvent> entry = FeedEntryOf(report);
-  if (!entry) return;
-  entry->set_time_unix_ms(absl::ToUnixMillis(clock_.Now()));
-  journal_.Publish(*std::move(entry));
+  return rank.worker == id && rank.incarnation == session.incarnation ? job : nullptr;
 }
 
 void Fleet::FlushAcknowledgements() {

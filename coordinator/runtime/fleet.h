@@ -52,8 +52,9 @@ class Fleet {
   // After Journal::Recover: each worker that the log knows alive gets one full fresh lease.
   void Recover();
 
-  // A stream's first message. Refused by closing `link`: kInvalidArgument, or kAlreadyExists when a
-  // newer process of the worker is known.
+  // A stream's first message. Refused by closing `link`: kInvalidArgument; kAlreadyExists when a
+  // newer process of the worker is known, or an older one shows that it is alive: a process is
+  // replaced by a new one of its name only after its end, or after a silence as long as its lease.
   void Connect(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
   // Any later message; one of a stream that is no longer its worker's is ignored.
   void Receive(const WorkerLink* link, const v1::SessionRequest& request);
@@ -84,16 +85,23 @@ class Fleet {
     std::shared_ptr<WorkerLink> link;  // null while broken
     int64_t breaks = 0;
     uint64_t acknowledged = 0;
+    // No report came on this stream yet.
+    bool fresh = true;
   };
 
   struct Newcomer {
     v1::Hello hello;
     std::shared_ptr<WorkerLink> link;
+    absl::Time since;
   };
 
-  // Has a new process wait until it is known how the one before it ended.
+  // Has a new process wait until it is known how the one before it ended, or that it lives.
   void AwaitExit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
   void AdmitNewcomer(const WorkerId& worker);
+  // The worker was heard. What an old process said before the new one came may arrive a little
+  // after it.
+  void RefuseNewcomer(const WorkerId& worker);
+  bool HasStream(const WorkerId& worker) const;
   void Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link);
   void Join(const v1::Hello& hello);
   // A stream broke and was not resumed: the other ranks stop at once, the reason may get better.
@@ -103,7 +111,14 @@ class Fleet {
   void Lose(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
   void Renew(const WorkerId& worker);
   void TakeReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);
-  void PublishReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);
+  // The running job in whose current epoch `report` is of the worker's own rank; nullptr else.
+  const JobRecord* JobOf(const WorkerId& worker, const Session& session,
+                         const v1::RankReport& report) const;
+  // Ends the rank that the worker is, if it is one.
+  void FailRank(const WorkerId& worker, const std::string& error, int lost_peer);
+  // A worker that came back knows nothing of its rank: its last report must come soon, unless the
+  // log has lost that it was taken over.
+  void AwaitLastReport(const WorkerId& worker);
 
   const FleetOptions options_;
   const Clock& clock_;

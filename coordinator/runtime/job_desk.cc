@@ -1,12 +1,13 @@
 #include "coordinator/runtime/job_desk.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/counted.h"
+#include "common/printable_text.h"
+#include "coordinator/core/directories.h"
 #include "coordinator/runtime/invalid_fields.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
@@ -17,6 +18,10 @@ namespace {
 constexpr int kSecretBytes = 32;
 // A worker that was asked is waited for this long alone.
 constexpr absl::Duration kMuteTime = absl::Seconds(2);
+// Of one answer; well below what a message may have.
+constexpr int64_t kMostListBytes = 1 << 20;
+// What a worker says of a job's files.
+constexpr size_t kMostSaidBytes = 4096;
 // Each change of the queue or of the workers looks at every queued job.
 constexpr size_t kMostQueued = 10'000;
 
@@ -25,30 +30,24 @@ absl::Status NoSuchJob(const JobId& id) {
       absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
 }
 
-std::string DirectoryOf(const v1::JobSpec& spec) {
-  std::string path = std::filesystem::path(spec.checkpoint().dir()).lexically_normal().string();
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
-// Two jobs that write to one directory destroy each other's weights.
-absl::Status CheckDirectory(const State& state, const v1::JobSpec& spec) {
-  if (spec.checkpoint().dir().empty()) return absl::OkStatus();
-  const std::string directory = DirectoryOf(spec);
-  for (const auto& [id, job] : state.jobs) {
-    if (IsTerminal(job.state) || DirectoryOf(job.spec) != directory) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job ", id.value(), " is ", std::string(NameOf(job.state)),
-        " and writes to checkpoint.dir \"", directory,
-        "\"; give this job another checkpoint.dir, or wait until ", id.value(), " has ended"));
-  }
-  return absl::OkStatus();
-}
-
 // The specification of job `id`, whose own id is the default directory: unique as the id.
 v1::JobSpec WithDirectory(v1::JobSpec spec, const JobId& id) {
   if (spec.checkpoint().dir().empty()) spec.mutable_checkpoint()->set_dir(id.value());
   return spec;
+}
+
+// Two jobs that write to one directory destroy each other's weights. `spec` as submitted.
+absl::Status CheckDirectory(const State& state, const v1::JobSpec& spec) {
+  const JobId id = NextJobId(state, spec.name());
+  const v1::JobSpec complete = WithDirectory(spec, id);
+  const JobRecord* job = FindJobInDirectory(
+      state, id, complete, [](v1::JobState job_state) { return !IsTerminal(job_state); });
+  if (job == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", job->id.value(), " is ", std::string(NameOf(job->state)),
+      " and writes to checkpoint.dir \"", job->spec.checkpoint().dir(), "\", this one would to \"",
+      complete.checkpoint().dir(), "\"; give this job another checkpoint.dir, or wait until ",
+      job->id.value(), " has ended"));
 }
 
 // A number that no earlier life of the coordinator is likely to have used.
@@ -169,7 +168,7 @@ void JobDesk::OnInspected(const WorkerId& worker, const v1::DataInspection& answ
   if (answer.error().empty()) {
     Accept(inspection);
   } else {
-    Refuse(inspection, BadFiles(answer.error()));
+    Refuse(inspection, BadFiles(PrintableText(answer.error(), kMostSaidBytes)));
   }
 }
 
@@ -246,12 +245,21 @@ void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
   Answer<v1::GetJobResponse>(reply, std::move(response));
 }
 
-void JobDesk::ListJobs(Reply<v1::ListJobsResponse> reply) {
+void JobDesk::ListJobs(int64_t next, Reply<v1::ListJobsResponse> reply) {
   std::map<int64_t, const JobRecord*, std::greater<>> newest_first;
   for (const auto& [id, job] : journal_.state().jobs) newest_first[job.order] = &job;
   v1::ListJobsResponse response;
-  for (const auto& [order, job] : newest_first) {
-    *response.add_jobs() = ViewJob(*job, journal_.feed().ProgressOf(job->id), JobDetail::kSummary);
+  int64_t bytes = 0;
+  for (auto entry = next > 0 ? newest_first.lower_bound(next) : newest_first.begin();
+       entry != newest_first.end(); ++entry) {
+    const JobRecord& job = *entry->second;
+    v1::Job view = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kSummary);
+    bytes += static_cast<int64_t>(view.ByteSizeLong());
+    if (bytes > kMostListBytes && !response.jobs().empty()) {
+      response.set_next(entry->first);
+      break;
+    }
+    *response.add_jobs() = std::move(view);
   }
   Answer<v1::ListJobsResponse>(reply, std::move(response));
 }

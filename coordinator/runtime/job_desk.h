@@ -40,11 +40,13 @@ class JobDesk {
   // `request.spec` is normalised and valid; without a checkpoint.dir the job's id becomes it. A
   // worker, if one is connected, looks at the job's files first: kInvalidArgument with its
   // sentence; kResourceExhausted when no worker looks in time, or too many jobs are queued;
-  // kFailedPrecondition when a job that has not ended has the same checkpoint.dir.
+  // kFailedPrecondition when a job that has not ended writes to its checkpoint.dir, in it or
+  // around it.
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply);
   void Cancel(const JobId& id, Reply<v1::CancelResponse> reply);
   void GetJob(const JobId& id, Reply<v1::GetJobResponse> reply);
-  void ListJobs(Reply<v1::ListJobsResponse> reply);
+  // The newest jobs, or those from `next` of an earlier answer on.
+  void ListJobs(int64_t next, Reply<v1::ListJobsResponse> reply);
   void ListWorkers(Reply<v1::ListWorkersResponse> reply);
   // The feed after `after_sequence`, at most `limit` entries; waits up to `patience` for the first.
   void ReadFeed(const JobId& id, int64_t after_sequence, int64_t limit, absl::Duration patience,

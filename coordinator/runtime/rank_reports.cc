@@ -1,6 +1,15 @@
 #include "coordinator/runtime/rank_reports.h"
 
+#include "common/printable_text.h"
+#include "coordinator/runtime/job_feed.h"
+
 namespace sherd {
+namespace {
+
+constexpr size_t kMostTextBytes = 4096;
+constexpr size_t kMostOperationBytes = 256;
+
+}  // namespace
 
 std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
   v1::RankChanged changed;
@@ -15,13 +24,13 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
     case v1::RankReport::kFinished:
       changed.set_milestone(v1::RankChanged::MILESTONE_FINISHED);
       changed.set_step(report.finished().steps());
-      changed.set_weights_path(report.finished().weights_path());
+      changed.set_weights_path(PrintableText(report.finished().weights_path(), kMostTextBytes));
       return changed;
     case v1::RankReport::kFailed:
       changed.set_milestone(v1::RankChanged::MILESTONE_FAILED);
-      changed.set_error(report.failed().error());
+      changed.set_error(PrintableText(report.failed().error(), kMostTextBytes));
       changed.set_step(report.failed().step());
-      changed.set_operation(report.failed().operation());
+      changed.set_operation(PrintableText(report.failed().operation(), kMostOperationBytes));
       changed.set_lost_peer(report.failed().lost_peer());
       return changed;
     case v1::RankReport::kReleased:
@@ -53,6 +62,7 @@ std::optional<v1::JobEvent> FeedEntryOf(const v1::RankReport& report) {
     case v1::RankReport::kLog:
       *entry.mutable_log() = report.log();
       entry.mutable_log()->set_rank(report.rank());
+      entry.mutable_log()->set_text(PrintableText(report.log().text(), kLogLineBytes));
       return entry;
     default:
       return std::nullopt;

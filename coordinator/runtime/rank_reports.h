@@ -7,6 +7,9 @@
 
 namespace sherd {
 
+// What a worker says is kept for ever and shown on terminals: its texts are made printable and cut
+// here.
+
 // The durable event that a report makes, without its sender; nothing for reports that only users
 // read.
 std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report);

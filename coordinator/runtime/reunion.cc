@@ -45,6 +45,12 @@ std::optional<v1::SessionResponse> MissedMessage(const State& state, const Worke
   return message;
 }
 
+bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& hello) {
+  if (!hello.job_id().empty() || !WorksIn(state, worker)) return false;
+  const JobRecord& job = *FindJob(state, worker.seat->job);
+  return !job.aborted && job.ranks[worker.seat->rank].phase == RankPhase::kRunning;
+}
+
 v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
   v1::SessionResponse message;
   message.mutable_abort()->set_job_id(seat.job.value());

@@ -18,6 +18,10 @@ bool WorksIn(const State& state, const WorkerState& worker);
 std::optional<v1::SessionResponse> MissedMessage(const State& state, const WorkerState& worker,
                                                  const v1::Hello& hello);
 
+// `worker`, which came back with `hello`, knows nothing of its rank, which has run and whose end
+// has not been heard of: it has ended, and its report is on the way or was lost with the log's end.
+bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& hello);
+
 // The message that tells a worker to stop the seat's work.
 v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason);
 

@@ -4,9 +4,13 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/printable_text.h"
 
 namespace sherd {
 namespace {
+
+// A log of an earlier version may hold longer ones.
+constexpr size_t kMostReasonBytes = 8192;
 
 absl::string_view NameOf(RankPhase phase) {
   switch (phase) {
@@ -33,7 +37,7 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
   view.set_id(job.id.value());
   view.set_name(job.spec.name());
   view.set_state(job.state);
-  view.set_reason(job.reason);
+  view.set_reason(PrintableText(job.reason, kMostReasonBytes));
   view.set_epoch(job.epoch.value());
   view.set_step(std::max(job.step, progress.step));
   view.set_loss(progress.loss);
@@ -47,7 +51,7 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
     status->set_rank(static_cast<int32_t>(rank));
     status->set_worker_id(job.ranks[rank].worker.value());
     status->set_status(std::string(NameOf(job.ranks[rank].phase)));
-    status->set_reason(job.ranks[rank].reason);
+    status->set_reason(PrintableText(job.ranks[rank].reason, kMostReasonBytes));
   }
   return view;
 }

@@ -2,11 +2,9 @@
 
 #include <string.h>
 
-#include <algorithm>
-
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/printable_text.h"
 #include "common/status_macros.h"
 
 namespace sherd {
@@ -14,6 +12,8 @@ namespace {
 
 constexpr size_t kLongestText = 256;
 constexpr size_t kLongestFingerprint = 1024;
+constexpr size_t kLongestPath = 4096;
+constexpr size_t kMarkRoom = 64;
 constexpr int kHighestSignal = 64;
 
 absl::Status CheckText(absl::string_view field, const std::string& text, size_t longest) {
@@ -21,8 +21,8 @@ absl::Status CheckText(absl::string_view field, const std::string& text, size_t 
     return absl::InvalidArgumentError(
         absl::StrCat("Hello.", field, " may have ", longest, " bytes, it has ", text.size()));
   }
-  if (std::any_of(text.begin(), text.end(),
-                  [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
+  // What is printable stays as it is.
+  if (PrintableText(text, longest + kMarkRoom) != text) {
     return absl::InvalidArgumentError(
         absl::StrCat("Hello.", field, " holds a control character; use printable text"));
   }
@@ -44,6 +44,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
   SHERD_RETURN_IF_ERROR(CheckText("job_id", hello.job_id(), kLongestText));
   SHERD_RETURN_IF_ERROR(
       CheckText("numerics_fingerprint", hello.numerics_fingerprint(), kLongestFingerprint));
+  SHERD_RETURN_IF_ERROR(CheckText("output_root", hello.output_root(), kLongestPath));
   if (hello.incarnation() == 0) {
     return absl::InvalidArgumentError("Hello.incarnation must be drawn at random, not 0");
   }

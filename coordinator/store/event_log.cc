@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -44,6 +45,8 @@ class SqliteEventLog final : public EventLog {
   absl::Status CheckSchema();
   absl::Status PrepareStatements();
   absl::Status Insert(const LogBatch& batch);
+  // Whether the next commits are synced to the disk before they return.
+  absl::Status Synchronize(bool every_commit);
   absl::Status ReadLastStep(FeedSummary& summary);
   absl::Status Damaged(absl::string_view what) const;
 
@@ -51,6 +54,7 @@ class SqliteEventLog final : public EventLog {
   std::unique_ptr<LockFile> lock_;
   // Declared before the statements, which must go first.
   std::unique_ptr<Database> database_;
+  std::optional<bool> synchronizes_;
   std::unique_ptr<Statement> insert_event_;
   std::unique_ptr<Statement> insert_feed_;
   std::unique_ptr<Statement> insert_acknowledgement_;
@@ -124,7 +128,6 @@ absl::Status SqliteEventLog::Init(const std::string& directory) {
     SHERD_ASSIGN_OR_RETURN(auto journal, database_->Prepare("PRAGMA journal_mode = WAL"));
     SHERD_RETURN_IF_ERROR(journal->Step().status());
   }
-  SHERD_RETURN_IF_ERROR(database_->Execute("PRAGMA synchronous = NORMAL"));
   SHERD_RETURN_IF_ERROR(CheckSchema());
   return PrepareStatements();
 }
@@ -151,8 +154,16 @@ absl::Status SqliteEventLog::Insert(const LogBatch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status SqliteEventLog::Synchronize(bool every_commit) {
+  if (synchronizes_ == every_commit) return absl::OkStatus();
+  synchronizes_ = every_commit;
+  return database_->Execute(every_commit ? "PRAGMA synchronous = FULL"
+                                         : "PRAGMA synchronous = NORMAL");
+}
+
 absl::Status SqliteEventLog::Commit(const LogBatch& batch) {
   if (batch.empty()) return absl::OkStatus();
+  SHERD_RETURN_IF_ERROR(Synchronize(!batch.events.empty()));
   SHERD_RETURN_IF_ERROR(database_->Execute("BEGIN"));
   absl::Status status = Insert(batch);
   if (status.ok()) status = database_->Execute("COMMIT");

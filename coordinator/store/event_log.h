@@ -41,10 +41,11 @@ struct FeedSummary {
 
 // The coordinator's memory: its durable events, the jobs' feeds, and how far each worker's reports
 // were taken over, in one SQLite database. A batch survives the death of the process as soon as
-// Commit has returned. (Not that of the machine: the write-ahead log is synced at checkpoints only,
-// `synchronous=NORMAL`; the database stays whole and may miss its last turns. A sync every turn
-// would cost milliseconds for what the workers' own holdings cover.) One thread. Errors: see
-// Database; each is one sentence that names the file.
+// Commit has returned, and a batch with durable events that of the machine, too: it is synced to
+// the disk, or the end of a job could be lost after its workers were told to forget it. (Feed
+// entries alone are not, `synchronous=NORMAL`: the database stays whole and may miss its last
+// steps; a sync every step would cost milliseconds for what nobody but a watcher misses.) One
+// thread. Errors: see Database; each is one sentence that names the file.
 class EventLog {
  public:
   // Opens or makes the log in `directory`, which is made if it is missing, and locks it against

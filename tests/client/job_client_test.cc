@@ -45,6 +45,17 @@ class FakeJobs final : public v1::JobService::Service {
     return {grpc::StatusCode::NOT_FOUND, absl::StrCat("no job has the id ", request->job_id())};
   }
 
+  // Ten jobs, three an answer.
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    int64_t number = request->next() > 0 ? request->next() : 10;
+    for (int i = 0; i < 3 && number > 0; ++i, --number) {
+      response->add_jobs()->set_id(absl::StrCat("job-", number));
+    }
+    response->set_next(number);
+    return grpc::Status::OK;
+  }
+
   // Sends up to `events_a_stream_` events of a feed of `feed_` a stream, then cuts it.
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::WatchResponse>* writer) override {
@@ -182,6 +193,14 @@ TEST_F(JobClientTest, FollowsAFeedToItsEnd) {
   EXPECT_TRUE(Watch(seen).ok());
   EXPECT_THAT(seen, ElementsAre(1, 2, 3, 4, 5, 6, 7));
   EXPECT_THAT(interruptions_, ::testing::IsEmpty());
+}
+
+TEST_F(JobClientTest, ListsAllJobsInAsManyCallsAsItTakes) {
+  const absl::StatusOr<std::vector<v1::Job>> jobs = client_->ListJobs();
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->size(), 10u);
+  EXPECT_EQ(jobs->front().id(), "job-10");
+  EXPECT_EQ(jobs->back().id(), "job-1");
 }
 
 TEST_F(JobClientTest, AwaitsACoordinatorThatIsAway) {

@@ -142,6 +142,7 @@ v1::SubmitRequest ControllerTest::RequestOf(const std::string& request_id, int64
   request.set_request_id(request_id);
   v1::JobSpec spec = MakeSpec({.min_workers = workers, .max_workers = workers});
   spec.mutable_model()->set_preset("gpt2-124m");
+  spec.mutable_train()->set_steps(1000);
   *request.mutable_spec() = NormalizeJobSpec(spec);
   request.mutable_spec()->clear_checkpoint();
   return request;

@@ -225,14 +225,55 @@ TEST_F(FleetTest, ReportsOfAnotherEpochOrRankAreNotPublished) {
 }
 
 TEST_F(FleetTest, ANewerProcessIsWelcomeAndTheOldOneIsNot) {  // F24
+  Disconnect(second_);
   const Link newer = Connect("w1", 2);
   Advance(absl::Milliseconds(501));
   ASSERT_THAT(newer->sent, testing::Not(IsEmpty()));
   EXPECT_EQ(newer->Kinds().front(), "welcome");
-  EXPECT_EQ(second_->closed->code(), absl::StatusCode::kAlreadyExists);
   const Link old = Connect("w1", 1);
   EXPECT_EQ(old->closed->code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(old->sent, IsEmpty());
+}
+
+// Somebody starts a second worker of the same name.
+TEST_F(FleetTest, AProcessThatLivesIsNotReplaced) {  // F24
+  const Link newer = Connect("w1", 2);
+  Heartbeat(second_);
+  EXPECT_FALSE(newer->closed);
+  Live(absl::Seconds(1), {first_, second_});
+  ASSERT_TRUE(newer->closed);
+  EXPECT_EQ(newer->closed->code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(newer->closed->message()), HasSubstr("worker w1 is another process"));
+  EXPECT_FALSE(second_->closed);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  // An idle one neither.
+  const Link idle = Connect("w2", 1);
+  const Link other = Connect("w2", 2);
+  Live(absl::Seconds(1), {first_, second_, idle});
+  EXPECT_FALSE(idle->closed);
+  EXPECT_TRUE(other->closed);
+}
+
+// The old process died with its host: its stream lingers.
+TEST_F(FleetTest, AProcessThatIsSilentIsReplacedWithinTheDetectionTime) {  // F24
+  const Link newer = Connect("w1", 2);
+  Live(absl::Milliseconds(2900), {first_});
+  EXPECT_FALSE(newer->closed);
+  EXPECT_THAT(newer->sent, IsEmpty());
+  Live(absl::Milliseconds(600), {first_});
+  EXPECT_EQ(newer->Kinds().front(), "welcome");
+  EXPECT_EQ(Worker("w1").incarnation, Incarnation(2));
+  EXPECT_TRUE(Worker("w1").alive);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("lease lapsed"));
+}
+
+TEST_F(FleetTest, AProcessWhoseStreamBreaksIsReplaced) {  // F24
+  const Link newer = Connect("w1", 2);
+  Advance(absl::Milliseconds(100));
+  Disconnect(second_);
+  Advance(absl::Milliseconds(451));
+  EXPECT_EQ(newer->Kinds().front(), "welcome");
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
 }
 
 TEST_F(FleetTest, ANewProcessWaitsForTheSignalThatEndedTheOldOne) {  // F21, F31, F54
@@ -278,6 +319,8 @@ TEST_F(FleetTest, AHelloWithUnprintableOrEndlessTextIsRefused) {  // F55
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_data_address(endless); }));
   EXPECT_TRUE(
       refused([&](v1::Hello& hello) { hello.set_numerics_fingerprint(std::string(1025, 'x')); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_host("a\xC2\x9B[31m"); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_output_root(std::string(4097, '/')); }));
   EXPECT_FALSE(refused([&](v1::Hello& hello) { hello.set_host("höst"); }));
 }
 
@@ -293,6 +336,121 @@ TEST_F(FleetTest, AnAssignThatABrokenStreamLostIsSentAgain) {
   EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
   const Link again = Connect("w2");
   EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "assign"));
+}
+
+TEST_F(FleetTest, WhatNoRankInOrderSaysEndsTheRank) {  // F55
+  struct Case {
+    std::string said;
+    v1::RankReport report;
+  };
+  const auto finished = [&](int64_t steps) {
+    v1::RankReport report = FinishedReport(JobId(), 0);
+    report.mutable_finished()->set_steps(steps);
+    return report;
+  };
+  v1::RankReport crowded = ReadyReport(JobId(), 0);
+  for (int i = 0; i < 65; ++i) {
+    (*crowded.mutable_ledger()->mutable_memory())[absl::StrCat("pool ", i)].set_measured(1);
+  }
+  uint64_t worker = 10;
+  v1::RankReport coloured = ReadyReport(JobId(), 0);
+  (*coloured.mutable_ledger()->mutable_wire())["\x1b[31m"].mutable_bytes();
+  for (const auto& [said, report] : std::vector<Case>{
+           {"step 3 came after step 3", StepReportOf(JobId(), 0, 3, 2.5)},
+           {"step 2 came after step 3", StepReportOf(JobId(), 0, 2, 2.5)},
+           {"step -1 is not of a job of", StepReportOf(JobId(), 0, -1, 2.5)},
+           {"step 1000000000 is not of a job of", StepReportOf(JobId(), 0, 1'000'000'000, 2.5)},
+           {"an end after step -7 is not", finished(-7)},
+           {"an end after step 1000000000 is not", finished(1'000'000'000)},
+           {"its ledger has more lines", crowded},
+           {"its ledger has more lines", coloured},
+       }) {
+    const Link link = Connect(absl::StrCat("w", ++worker));
+    const JobId job = Submit(absl::StrCat("r", worker), 1);
+    Report(link, 1, ReadyReport(job, 0));
+    Report(link, 2, StepReportOf(job, 0, 3, 2.5));
+    v1::RankReport bad = report;
+    bad.set_job_id(job.value());
+    Report(link, 3, bad);
+    EXPECT_EQ(Job(job).state, v1::JOB_STATE_FAILED);
+    EXPECT_THAT(Job(job).reason, HasSubstr(absl::StrCat("protocol error: ", said)));
+    EXPECT_THAT(link->Kinds(), testing::Contains("abort"));
+    Report(link, 4, ReleasedReport(job, 0));
+    EXPECT_FALSE(Worker(absl::StrCat("w", worker)).seat);
+    Disconnect(link);
+    Advance(absl::Seconds(1));
+  }
+}
+
+TEST_F(FleetTest, ARankIsReadyBeforeItWorks) {  // F55
+  for (const bool ends : {false, true}) {
+    const std::string name = ends ? "w8" : "w9";
+    const Link link = Connect(name);
+    const JobId job = Submit(name, 1);
+    Report(link, 1, ends ? FinishedReport(job, 0) : StepReportOf(job, 0, 1, 2.5));
+    EXPECT_EQ(Job(job).state, v1::JOB_STATE_FAILED);
+    EXPECT_THAT(Job(job).reason, HasSubstr("before it was ready"));
+    Report(link, 2, ReleasedReport(job, 0));
+    Disconnect(link);
+  }
+}
+
+TEST_F(FleetTest, ReportsAreNumberedWithoutAGap) {  // F55
+  Report(second_, 7, StepReportOf(job_, 1, 1, 2.5));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("report 7 came after report 1"));
+}
+
+TEST_F(FleetTest, NoNumberIsSoLargeThatNoneCanFollow) {  // F55
+  const Link link = Connect("w9");
+  const JobId job = Submit("r", 1);
+  Report(link, ~uint64_t{0}, ReadyReport(job, 0));
+  EXPECT_EQ(Job(job).state, v1::JOB_STATE_FAILED);
+  Report(link, 1, ReleasedReport(job, 0));
+  EXPECT_FALSE(Worker("w9").seat);
+}
+
+TEST_F(FleetTest, TheWordsOfAWorkerAreCutAndPrintable) {  // F52, F55
+  v1::RankReport line = ReadyReport(job_, 0);
+  line.mutable_log()->set_text(std::string("\x1b[2J\a") + std::string(1 << 20, 'x'));
+  Report(first_, 2, line);
+  const std::string logged = Feed(job_).back().log().text();
+  EXPECT_LE(logged.size(), 4096u);
+  EXPECT_THAT(logged, testing::StartsWith("\\x1b[2J\\x07xxx"));
+  v1::RankReport failed = FailedReport(job_, 0, "bad\n" + std::string(3'900'000, 'y'), -1);
+  failed.mutable_failed()->set_operation(std::string(1 << 20, '\b'));
+  Report(first_, 3, failed);
+  EXPECT_LE(Job(job_).reason.size(), 5000u);
+  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("bad\\nyyy"), HasSubstr("more bytes left out)")));
+  EXPECT_LE(Job(job_).ranks[0].reason.size(), 4096u);
+}
+
+// The coordinator lost the end of its log, and with it the last report, which it had acknowledged.
+TEST_F(FleetTest, ARankWhoseEndIsLostEndsItsJob) {
+  Restart();
+  const Link first = Connect(HelloWithRank("w0", 0));
+  const Link second = Connect("w1");
+  Live(absl::Milliseconds(2700), {first, second});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Milliseconds(600), {first, second});
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("rank 1 on worker w1"), HasSubstr("is lost")));
+  EXPECT_EQ(first->Kinds().back(), "abort");
+  Report(second, 9, ReleasedReport(job_, 1));
+  EXPECT_FALSE(Worker("w1").seat);
+}
+
+TEST_F(FleetTest, ALastReportThatComesAfterTheHelloCounts) {
+  Restart();
+  const Link first = Connect(HelloWithRank("w0", 0));
+  const Link second = Connect("w1");
+  Report(second, 2, FinishedReport(job_, 1));
+  Report(first, 2, FinishedReport(job_, 0));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_SUCCEEDED);
+  // Nor does the wait end what the worker does next.
+  const JobId next = Submit("next", 2);
+  Live(absl::Seconds(4), {first, second});
+  EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
 }
 
 TEST_F(FleetTest, AnImpostorLearnsNoSecretAndCrashesNothing) {  // F55

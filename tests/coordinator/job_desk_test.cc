@@ -3,6 +3,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -218,6 +219,81 @@ TEST_F(JobDeskTest, NoTwoLiveJobsShareADirectory) {
   EXPECT_TRUE(submit("c", "out/y").ok());
   ASSERT_TRUE(Cancel(JobId("tiny-1")).ok());
   EXPECT_TRUE(submit("b", "out/x").ok());
+  // Nor does one write inside the other's.
+  EXPECT_FALSE(submit("d", "out/x/inner").ok());
+  EXPECT_FALSE(submit("e", "out").ok());
+  EXPECT_FALSE(submit("e", ".").ok());
+  EXPECT_TRUE(submit("f", "out/xy").ok());
+}
+
+TEST_F(JobDeskTest, RelativeDirectoriesBeginAtTheWorkersOutputRoot) {
+  v1::Hello hello = HelloOf("w0", 1);
+  hello.set_output_root("/srv/out/");
+  const std::shared_ptr<RecordingLink> link = Connect(hello);
+  const auto submit = [&](const std::string& id, const std::string& dir) {
+    v1::SubmitRequest request = RequestOf(id, 1);
+    request.mutable_spec()->mutable_checkpoint()->set_dir(dir);
+    absl::Status status = absl::UnknownError("no answer");
+    controller_->jobs().Submit(
+        request, [&](absl::StatusOr<v1::SubmitResponse> answer) { status = answer.status(); });
+    EndTurn();
+    if (link->sent.back().has_inspect_data()) {
+      Inspected(link, link->sent.back().inspect_data().request_id(), "");
+    }
+    return status;
+  };
+  EXPECT_TRUE(submit("a", "same").ok());
+  const absl::Status refused = submit("b", "/srv/out/same");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("job tiny-1"));
+  EXPECT_FALSE(submit("c", "/srv/out/x/../same/inner").ok());
+  EXPECT_FALSE(submit("d", "/srv").ok());
+  EXPECT_TRUE(submit("e", "/elsewhere/same").ok());
+}
+
+TEST_F(JobDeskTest, JobsThatMeetInOneDirectoryOnlyOnceAWorkerNamesItsRootDoNotBothRun) {
+  std::vector<absl::Status> answers;
+  for (const char* dir : {"same", "/srv/out/same/inner", "other"}) {
+    v1::SubmitRequest request = RequestOf(dir, 1);
+    request.mutable_spec()->mutable_checkpoint()->set_dir(dir);
+    controller_->jobs().Submit(request, [&](absl::StatusOr<v1::SubmitResponse> answer) {
+      answers.push_back(answer.status());
+    });
+  }
+  EndTurn();
+  EXPECT_THAT(answers, testing::Each(absl::OkStatus()));
+  for (const char* worker : {"w0", "w1"}) {
+    v1::Hello hello = HelloOf(worker, 1);
+    hello.set_output_root("/srv/out");
+    Connect(hello);
+  }
+  EXPECT_EQ(Job(JobId("tiny-1")).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(Job(JobId("tiny-2")).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job(JobId("tiny-2")).reason, HasSubstr("job tiny-1 is FORMING and writes to"));
+  // Its workers went to the next.
+  EXPECT_EQ(Job(JobId("tiny-3")).state, v1::JOB_STATE_FORMING);
+}
+
+TEST_F(JobDeskTest, NoJobTakesTheDefaultDirectoryOfAnother) {
+  const JobId first = Submit("a", 1);
+  EXPECT_EQ(first, JobId("tiny-1"));
+  v1::SubmitRequest request = RequestOf("b", 1);
+  std::vector<absl::Status> answers;
+  const auto keep = [&](absl::StatusOr<v1::SubmitResponse> answer) {
+    answers.push_back(answer.status());
+  };
+  request.mutable_spec()->mutable_checkpoint()->set_dir("tiny-1");
+  controller_->jobs().Submit(request, keep);
+  request.mutable_spec()->mutable_checkpoint()->set_dir("tiny-3");
+  controller_->jobs().Submit(request, keep);
+  EndTurn();
+  ASSERT_THAT(answers, SizeIs(2));
+  EXPECT_FALSE(answers[0].ok());
+  EXPECT_TRUE(answers[1].ok());
+  // The third job's own id is taken now.
+  controller_->jobs().Submit(RequestOf("c", 1), keep);
+  EndTurn();
+  EXPECT_THAT(std::string(answers.back().message()), HasSubstr("job tiny-2"));
 }
 
 TEST_F(JobDeskTest, TheDefaultDirectoryIsTheJobsId) {
@@ -235,7 +311,8 @@ TEST_F(JobDeskTest, CancelIsIdempotentAndRefusesOtherEnds) {
 
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const JobId done = Submit("s", 1);
-  Report(link, 1, FinishedReport(done, 0));
+  Report(link, 1, ReadyReport(done, 0));
+  Report(link, 2, FinishedReport(done, 0));
   EXPECT_EQ(Cancel(done).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -243,16 +320,44 @@ TEST_F(JobDeskTest, ListsJobsNewestFirstWithStepAndLoss) {
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const JobId running = Submit("a", 1);
   const JobId queued = Submit("b", 1);
-  Report(link, 1, StepReportOf(running, 0, 12, 2.125));
+  Report(link, 1, ReadyReport(running, 0));
+  Report(link, 2, StepReportOf(running, 0, 12, 2.125));
   v1::ListJobsResponse list;
   controller_->jobs().ListJobs(
-      [&](absl::StatusOr<v1::ListJobsResponse> answer) { list = *std::move(answer); });
+      0, [&](absl::StatusOr<v1::ListJobsResponse> answer) { list = *std::move(answer); });
   EndTurn();
   ASSERT_THAT(list.jobs(), SizeIs(2));
   EXPECT_EQ(list.jobs(0).id(), queued.value());
   EXPECT_EQ(list.jobs(1).step(), 12);
   EXPECT_EQ(list.jobs(1).loss(), 2.125);
   EXPECT_FALSE(list.jobs(1).has_spec());
+}
+
+TEST_F(JobDeskTest, ALongListComesInParts) {
+  const std::string sentence(4000, 'x');
+  for (int number = 1; number <= 600; ++number) {
+    v1::SubmitRequest request = RequestOf(absl::StrCat("r", number), 1);
+    request.mutable_spec()->set_name(sentence);
+    controller_->jobs().Submit(request, [](absl::StatusOr<v1::SubmitResponse>) {});
+  }
+  EndTurn();
+  std::vector<std::string> seen;
+  int parts = 0;
+  v1::ListJobsResponse list;
+  do {
+    controller_->jobs().ListJobs(list.next(), [&](absl::StatusOr<v1::ListJobsResponse> answer) {
+      list = *std::move(answer);
+    });
+    EndTurn();
+    EXPECT_LE(list.ByteSizeLong(), size_t{2} << 20);
+    for (const v1::Job& job : list.jobs()) seen.push_back(job.id());
+    ++parts;
+  } while (list.next() > 0 && parts < 100);
+  EXPECT_GT(parts, 2);
+  ASSERT_THAT(seen, SizeIs(600));
+  EXPECT_THAT(seen.front(), testing::EndsWith("-600"));
+  EXPECT_THAT(seen.back(), testing::EndsWith("-1"));
+  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), seen.size());
 }
 
 TEST_F(JobDeskTest, TellsTheEndOfEveryRank) {  // F54
@@ -273,10 +378,11 @@ TEST_F(JobDeskTest, TellsTheEndOfEveryRank) {  // F54
 TEST_F(JobDeskTest, AReaderWaitsForEntriesAndSeesEachOnce) {  // F52
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const JobId id = Submit("r", 1);
+  Report(link, 1, ReadyReport(id, 0));
   const int64_t known = static_cast<int64_t>(Feed(id).size());
   const auto chunk = Read(id, known);
   EXPECT_FALSE(chunk->has_value());
-  Report(link, 1, StepReportOf(id, 0, 1, 3.0));
+  Report(link, 2, StepReportOf(id, 0, 1, 3.0));
   ASSERT_TRUE(chunk->has_value());
   ASSERT_THAT((*chunk)->entries, SizeIs(1));
   EXPECT_EQ((*chunk)->entries[0].sequence(), known + 1);
@@ -332,7 +438,8 @@ TEST_F(JobDeskTest, AJobsLogIsBoundedAndSaysSo) {  // F52
 TEST_F(JobDeskTest, DoneCountsTheStepsOfTheFeed) {
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const JobId id = Submit("r", 1);
-  Report(link, 1, StepReportOf(id, 0, 7, 3.0));
+  Report(link, 1, ReadyReport(id, 0));
+  Report(link, 2, StepReportOf(id, 0, 7, 3.0));
   ASSERT_TRUE(Cancel(id).ok());
   EXPECT_EQ(Feed(id).back().done().steps(), 7);
 }

@@ -1,0 +1,86 @@
+#include "coordinator/runtime/report_rules.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+
+namespace sherd {
+namespace {
+
+// No worker lives to send so many; a larger number would leave none for those after it.
+constexpr uint64_t kMostReports = uint64_t{1} << 62;
+// Of a ledger: pools or collectives, and the bytes of a name of one.
+constexpr size_t kMostLines = 64;
+constexpr size_t kLongestLineName = 64;
+
+absl::Status Protocol(absl::string_view sentence) {
+  return absl::InvalidArgumentError(absl::StrCat("protocol error: ", sentence));
+}
+
+absl::Status CheckStep(const JobRecord& job, absl::string_view what, int64_t step, int64_t least) {
+  const int64_t most = job.spec.train().steps();
+  if (step >= least && step <= most) return absl::OkStatus();
+  return Protocol(absl::StrCat(what, " ", step, " is not of a job of ", most, " steps"));
+}
+
+absl::Status CheckReady(const RankState& rank, absl::string_view what) {
+  if (rank.phase == RankPhase::kRunning) return absl::OkStatus();
+  return Protocol(absl::StrCat("it reported ", what, " before it was ready"));
+}
+
+template <typename Lines>
+absl::Status CheckLines(const Lines& lines) {
+  const bool names_fit = std::all_of(lines.begin(), lines.end(), [](const auto& line) {
+    return line.first.size() <= kLongestLineName &&
+           std::all_of(line.first.begin(), line.first.end(),
+                       [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+  });
+  if (lines.size() <= kMostLines && names_fit) return absl::OkStatus();
+  return Protocol("its ledger has more lines, or other names, than there are");
+}
+
+absl::Status CheckStepReport(const JobRecord& job, const Progress& progress,
+                             const v1::RankReport& report) {
+  const v1::StepReport& step = report.step();
+  SHERD_RETURN_IF_ERROR(CheckStep(job, "step", step.step(), 1));
+  // Every rank computes the same: only rank 0's are counted.
+  if (report.rank() != 0 || step.step() > progress.step) return absl::OkStatus();
+  return Protocol(absl::StrCat("step ", step.step(), " came after step ", progress.step));
+}
+
+}  // namespace
+
+absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Progress& progress,
+                         const v1::RankReport& report) {
+  switch (report.report_case()) {
+    case v1::RankReport::kStep:
+      SHERD_RETURN_IF_ERROR(CheckReady(rank, "a step"));
+      return CheckStepReport(job, progress, report);
+    case v1::RankReport::kEval:
+      SHERD_RETURN_IF_ERROR(CheckReady(rank, "an evaluation"));
+      return CheckStep(job, "an evaluation after step", report.eval().step(), 0);
+    case v1::RankReport::kFinished:
+      SHERD_RETURN_IF_ERROR(CheckReady(rank, "its end"));
+      return CheckStep(job, "an end after step", report.finished().steps(), 0);
+    case v1::RankReport::kFailed:
+      return CheckStep(job, "a failure after step", report.failed().step(), 0);
+    case v1::RankReport::kLedger:
+      SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().memory()));
+      return CheckLines(report.ledger().wire());
+    default:
+      return absl::OkStatus();
+  }
+}
+
+absl::Status CheckSequence(uint64_t sequence, uint64_t acknowledged, bool first_of_stream) {
+  if (sequence < kMostReports && (first_of_stream || sequence == acknowledged + 1)) {
+    return absl::OkStatus();
+  }
+  return Protocol(absl::StrCat("report ", sequence, " came after report ", acknowledged));
+}
+
+}  // namespace sherd
