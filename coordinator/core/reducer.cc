@@ -156,7 +156,8 @@ void OnRankReady(Transition& transition, JobRecord& job, RankState& rank) {
 
 void OnRankFinished(Transition& transition, JobRecord& job, RankState& rank,
                     const v1::RankChanged& event) {
-  rank.phase = RankPhase::kFinished;
+  // What came before stays the reason of a rank that was ended for it.
+  if (rank.phase != RankPhase::kFailed) rank.phase = RankPhase::kFinished;
   if (!HoldsWorkers(job.state)) return;
   if (!event.weights_path().empty()) job.weights_path = event.weights_path();
   RunWhenFormed(transition, job);
