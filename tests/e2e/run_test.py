@@ -71,9 +71,9 @@ class Run(EndToEnd):
         self.assertEqual(len(curves), 1)
 
     def test_memory_falls_from_stage_to_stage_as_the_operating_system_counts_it(self):  # F16, F17
-        # States dominate: 28M parameters, a handful of tokens. What no ledger has, 6 to 7 MB a process of kernels
-        # compiled at run time, stacks and libraries' own, is below the 5 %.
-        settings = ("--workers", 4, "-o", "json", "--set", "model.hidden=768", "--set", "model.layers=4",
+        # States dominate: 38M parameters, a handful of tokens. What no ledger has, 6 to 9 MB a process of kernels
+        # compiled at run time and their scratch, stacks, libraries' own, is below the 5 %.
+        settings = ("--workers", 4, "-o", "json", "--set", "model.hidden=1024", "--set", "model.layers=3",
                     "--set", "model.heads=8")
         heaviest = {}
         for strategy in ("ddp", "zero1", "zero2", "zero3"):
@@ -89,7 +89,7 @@ class Run(EndToEnd):
             heaviest[strategy] = max(ledger["process_bytes"] for ledger in ledgers)
         ordered = list(heaviest.values())
         self.assertEqual(ordered, sorted(ordered, reverse=True), heaviest)
-        parameters, saved = 28_000_000, heaviest["ddp"] - heaviest["zero3"]
+        parameters, saved = 38_000_000, heaviest["ddp"] - heaviest["zero3"]
         # 16N against 4N, less the units that are gathered and reduced.
         self.assertGreater(saved, 8 * parameters, heaviest)
 
