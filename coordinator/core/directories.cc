@@ -1,25 +1,45 @@
 #include "coordinator/core/directories.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace sherd {
 namespace {
 
-using Path = std::filesystem::path;
+constexpr char kAbsolute[] = "/";
+constexpr char kRelative[] = ".";
 
-// Without "." and "..", and without a slash at its end; absolute if `root` is.
+// Where it begins, then its names; without "." and, but for the beginning of a relative one, "..".
+using Path = std::vector<std::string>;
+
 Path Resolve(const std::string& root, const std::string& directory) {
-  const Path path = (Path(root) / directory).lexically_normal();
-  return path.has_filename() || path == path.root_path() ? path : path.parent_path();
+  const std::string path = root.empty() || absl::StartsWith(directory, "/")
+                               ? directory
+                               : absl::StrCat(root, "/", directory);
+  Path parts = {absl::StartsWith(path, "/") ? kAbsolute : kRelative};
+  for (const absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    if (part != "..") {
+      parts.emplace_back(part);
+    } else if (parts.size() > 1 && parts.back() != "..") {
+      parts.pop_back();
+    } else if (parts.front() == kRelative) {
+      parts.emplace_back(part);
+    }
+  }
+  return parts;
 }
 
 // `inner` is `outer` or lies in it.
 bool Holds(const Path& outer, const Path& inner) {
-  // A relative directory that is the root itself.
-  if (outer == ".") return inner.is_relative();
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+  return outer.size() <= inner.size() && std::equal(outer.begin(), outer.end(), inner.begin());
 }
 
 // Of workers, in any order, each once; "" alone while none is known.
