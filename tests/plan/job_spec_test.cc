@@ -356,6 +356,17 @@ TEST(ValidateJobSpec, ReportsEverythingThatIsWrong) {
   EXPECT_EQ(Violations(spec).size(), 4u);
 }
 
+// It is the default checkpoint.dir, of which nobody spoke.
+TEST(ValidateJobSpec, ComplainsOnceOfABadName) {
+  for (const std::string& name : {std::string(6000, 'x'), std::string("a\nb")}) {
+    v1::JobSpec spec = ValidSpec();
+    spec.set_name(name);
+    EXPECT_EQ(Violations(spec).size(), 1u);
+    spec.mutable_checkpoint()->set_dir(std::string(6000, 'd'));
+    EXPECT_EQ(Violations(spec).size(), 2u);
+  }
+}
+
 // Every strategy that has no row is refused with a list of those that have one.
 TEST(ValidateJobSpec, TakesTheStrategiesOfTheTable) {
   std::vector<absl::string_view> supported;
