@@ -1,0 +1,292 @@
+// The executor against a communicator that is as late as it may be: an operation moves its data
+// only when somebody waits for it or for a later one.
+#include "worker/train/step_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "plan/ledger.h"
+#include "tests/support/jobs.h"
+
+namespace sherd {
+namespace {
+
+struct Range {
+  const std::byte* begin = nullptr;
+  int64_t bytes = 0;
+
+  bool Overlaps(const Range& other) const {
+    return begin < other.begin + other.bytes && other.begin < begin + bytes;
+  }
+  size_t Hash() const {
+    return absl::HashOf(
+        absl::string_view(reinterpret_cast<const char*>(begin), static_cast<size_t>(bytes)));
+  }
+};
+
+// One rank of a group whose other ranks send just what this one sends.
+class LateCommunicator final : public Communicator {
+ public:
+  LateCommunicator(int rank, int size, int64_t arena_bytes)
+      : rank_(rank), size_(size), arena_(meter_, Pool::kComm, arena_bytes) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::byte* arena() const override { return arena_.data(); }
+  int64_t arena_bytes() const override { return arena_.bytes(); }
+  int64_t control_bytes() const override { return 0; }
+
+  Ticket AllGather(const void* shard, void* gathered, int64_t bytes) override {
+    const Range from = InArena(shard, bytes);
+    auto* const to = static_cast<std::byte*>(gathered);
+    // In place, the own shard is both.
+    const bool in_place = from.begin == to + rank_ * bytes;
+    return Enqueue(Collective::kAllGather, from, {to, size_ * bytes}, [=, this] {
+      for (int rank = 0; rank < size_; ++rank) {
+        if (in_place && rank == rank_) continue;
+        std::memcpy(to + rank * bytes, from.begin, static_cast<size_t>(bytes));
+      }
+    });
+  }
+  Ticket ReduceScatter(const void* input, int contributors, TreeAccumulator* into) override {
+    const int64_t bytes = into->elements() * SizeOf(into->dtype());
+    const Range from = InArena(input, size_ * bytes);
+    return Enqueue(Collective::kReduceScatter, from, {}, [=, this] {
+      into->Fold(
+          std::vector<const void*>(static_cast<size_t>(contributors), from.begin + rank_ * bytes));
+    });
+  }
+  Ticket ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments, DType dtype,
+                              int) override {
+    int64_t elements = 0;
+    for (const int64_t segment : segments) elements += segment;
+    const Range range = InArena(data, elements * SizeOf(dtype));
+    return Enqueue(Collective::kReduceScatter, range, range, [] {});
+  }
+  Ticket AllReduce(void* data, int64_t elements, DType dtype, int) override {
+    const Range range = InArena(data, elements * SizeOf(dtype));
+    return Enqueue(Collective::kAllReduce, range, range, [] {});
+  }
+  Ticket Broadcast(void*, int64_t, int) override { return Enqueue(Collective::kBroadcast); }
+  Ticket Barrier() override { return Enqueue(Collective::kBarrier); }
+  Ticket Exchange(const void* record, void* records, int64_t bytes) override {
+    for (int rank = 0; rank < size_; ++rank) {
+      std::memcpy(static_cast<std::byte*>(records) + rank * bytes, record,
+                  static_cast<size_t>(bytes));
+    }
+    return Enqueue(Collective::kExchange);
+  }
+
+  absl::Status Wait(Ticket ticket) override {
+    for (; completed_ < ticket; ++completed_) {
+      const Operation& operation = operations_[completed_];
+      // F8: nobody wrote to what others were reading.
+      EXPECT_EQ(operation.read.Hash(), operation.hash) << NameOf(operation.collective);
+      operation.move();
+    }
+    return absl::OkStatus();
+  }
+  void Abort(absl::string_view) override {}
+  WireCounts counts() const override { return {}; }
+  int lost_peer() const override { return -1; }
+
+  // F8: what the caller may not do while operations are under way.
+  void ExpectReadable(const Range& range, const std::string& what) const {
+    ForEachPending([&](const Operation& operation) {
+      EXPECT_FALSE(operation.written.Overlaps(range)) << what << " reads what arrives later";
+    });
+  }
+  void ExpectWritable(const Range& range, const std::string& what) const {
+    ForEachPending([&](const Operation& operation) {
+      EXPECT_FALSE(operation.read.Overlaps(range)) << what << " writes what others read";
+      EXPECT_FALSE(operation.written.Overlaps(range)) << what << " writes what arrives later";
+    });
+  }
+  int Pending(Collective collective) const {
+    int count = 0;
+    ForEachPending([&](const Operation& operation) {
+      if (operation.collective == collective) ++count;
+    });
+    return count;
+  }
+
+ private:
+  struct Operation {
+    Collective collective;
+    Range read;
+    Range written;
+    std::function<void()> move;
+    size_t hash;
+  };
+
+  Range InArena(const void* data, int64_t bytes) const {
+    const auto* const begin = static_cast<const std::byte*>(data);
+    EXPECT_TRUE(bytes == 0 ||
+                (begin >= arena_.data() && begin + bytes <= arena_.data() + arena_.bytes()));
+    return {begin, bytes};
+  }
+  Ticket Enqueue(
+      Collective collective, Range read = {}, Range written = {},
+      std::function<void()> move = [] {}) {
+    ExpectReadable(read, absl::StrCat("a later ", std::string(NameOf(collective))));
+    operations_.push_back({collective, read, written, std::move(move), read.Hash()});
+    return operations_.size();
+  }
+  void ForEachPending(const std::function<void(const Operation&)>& visit) const {
+    for (size_t at = completed_; at < operations_.size(); ++at) visit(operations_[at]);
+  }
+
+  const int rank_;
+  const int size_;
+  MemoryMeter meter_;
+  Buffer arena_;
+  std::vector<Operation> operations_;
+  size_t completed_ = 0;
+};
+
+// What was under way when a unit computed.
+struct Overlap {
+  int forwards_beside_gathers = 0;
+  int backwards_beside_gathers = 0;
+  int backwards_beside_reductions = 0;
+};
+
+// Touches what a model touches, and checks that it may.
+class TouchingModel final : public Model {
+ public:
+  TouchingModel(const RankPlan& plan, const LateCommunicator& comm) : plan_(plan), comm_(comm) {}
+
+  void Forward(int unit, absl::Span<const UnitParams> params, const MicroBatch&) override {
+    ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
+    if (comm_.Pending(Collective::kAllGather) > 0) ++overlap_.forwards_beside_gathers;
+  }
+  double Loss(const MicroBatch&) override { return 1; }
+  double Backward(int unit, absl::Span<const UnitParams> params, absl::Span<const UnitGrads> grads,
+                  const MicroBatch&, float) override {
+    const std::string what = absl::StrCat("the backward of unit ", unit);
+    // The embedding's reads no parameters.
+    if (unit != 0) ReadParams(unit, params, what);
+    WriteGrads(unit, grads, what);
+    if (IsTiedHead(unit)) WriteGrads(0, grads, what);
+    if (comm_.Pending(Collective::kAllGather) > 0) ++overlap_.backwards_beside_gathers;
+    if (comm_.Pending(Collective::kReduceScatter) + comm_.Pending(Collective::kAllReduce) > 0) {
+      ++overlap_.backwards_beside_reductions;
+    }
+    return 1;
+  }
+  const float* logits() const override { return nullptr; }
+
+  const Overlap& overlap() const { return overlap_; }
+
+ private:
+  bool IsTiedHead(int unit) const {
+    return plan_.inventory.tied && unit + 1 == static_cast<int>(plan_.inventory.units.size());
+  }
+  int64_t Elements(int unit) const {
+    return plan_.layout.units[static_cast<size_t>(unit)].elements;
+  }
+  void ReadParams(int unit, absl::Span<const UnitParams> params, const std::string& what) const {
+    for (const int each : {unit, IsTiedHead(unit) ? 0 : unit}) {
+      const UnitParams& read = params[static_cast<size_t>(each)];
+      ASSERT_NE(read.data, nullptr) << what;
+      comm_.ExpectReadable(
+          {static_cast<const std::byte*>(read.data), Elements(each) * SizeOf(read.dtype)}, what);
+    }
+  }
+  void WriteGrads(int unit, absl::Span<const UnitGrads> grads, const std::string& what) {
+    const UnitGrads& written = grads[static_cast<size_t>(unit)];
+    ASSERT_NE(written.data, nullptr) << what;
+    auto* const begin = static_cast<std::byte*>(written.data);
+    const int64_t bytes = Elements(unit) * SizeOf(written.dtype);
+    comm_.ExpectWritable({begin, bytes}, what);
+    // Small numbers, different in every call.
+    std::memset(begin, ++calls_ % 32, static_cast<size_t>(bytes));
+  }
+
+  const RankPlan& plan_;
+  const LateCommunicator& comm_;
+  Overlap overlap_;
+  int calls_ = 0;
+};
+
+class NoText final : public BatchSource {
+ public:
+  absl::Status ReadTrain(int64_t, int64_t, int32_t*, int32_t* targets) override {
+    targets[0] = 1;
+    return absl::OkStatus();
+  }
+  absl::Status ReadEval(int64_t, int32_t*, int32_t*) override { return absl::OkStatus(); }
+};
+
+Overlap TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
+  const RankPlan plan = BuildRankPlan(spec, rank, degree);
+  LateCommunicator comm(rank, degree, ArenaBytes(plan));
+  MemoryMeter meter;
+  RankMemory memory(plan, rank, comm.arena(), meter);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  TouchingModel model(plan, comm);
+  NoText text;
+  StepExecutor executor(plan, spec, rank, *ops, model, comm, memory, text, meter);
+  for (const int64_t step : {1, 2}) {
+    const absl::StatusOr<StepFigures> figures = executor.Train(step);
+    EXPECT_TRUE(figures.ok()) << figures.status();
+    for (int op = 0; op < kCollectives; ++op) {
+      EXPECT_EQ(comm.Pending(static_cast<Collective>(op)), 0) << "after step " << step;
+    }
+  }
+  return model.overlap();
+}
+
+// F8: with every strategy, schedule and bucket size, on the first and the last rank.
+TEST(StepExecutor, TouchesNoBufferThatACollectiveStillUses) {
+  for (const absl::string_view strategy : testing::kStrategies) {
+    for (const int64_t rounds : {1, 3}) {
+      for (const int64_t prefetch : {0, 1, 2, 5}) {
+        for (const bool tied : {true, false}) {
+          v1::JobSpec spec = testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 3 * rounds,
+                                              {.layers = 5, .hidden = 16});
+          spec.mutable_parallel()->set_prefetch(prefetch);
+          spec.mutable_parallel()->set_bucket_mb(rounds == 1 ? 0 : 25);
+          spec.mutable_model()->set_tie_embeddings(tied);
+          SCOPED_TRACE(absl::StrCat(strategy, " rounds ", rounds, " prefetch ", prefetch));
+          for (const int rank : {0, 2}) TwoSteps(spec, rank, 3);
+        }
+      }
+    }
+  }
+}
+
+// F9: reductions go on beside the next backward, gathers beside the computation before the one that
+// needs them. Seven units, two steps.
+TEST(StepExecutor, ComputesWhileCollectivesAreUnderWay) {
+  const auto overlap = [](absl::string_view strategy, int64_t prefetch) {
+    v1::JobSpec spec =
+        testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 3, {.layers = 5, .hidden = 16});
+    spec.mutable_parallel()->set_prefetch(prefetch);
+    return TwoSteps(spec, 1, 3);
+  };
+  for (const absl::string_view strategy : testing::kStrategies) {
+    // All but the head's, which is the first.
+    EXPECT_EQ(overlap(strategy, 1).backwards_beside_reductions, 2 * 6) << strategy;
+  }
+  // All but the head's, with which the last gather ends.
+  EXPECT_EQ(overlap("zero3", 1).forwards_beside_gathers, 2 * 6);
+  EXPECT_EQ(overlap("zero3", 0).forwards_beside_gathers, 0);
+  // Blocks 4…1 are gathered ahead of their backward, beside the head's and those of 4…2; block 0's
+  // beside that of 1.
+  EXPECT_EQ(overlap("zero3", 1).backwards_beside_gathers, 2 * 5);
+  EXPECT_EQ(overlap("zero3", 0).backwards_beside_gathers, 0);
+}
+
+}  // namespace
+}  // namespace sherd
