@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/cpu_ops_impl.h"
 #include "kernels/cpu/fold.h"
@@ -9,21 +10,22 @@
 namespace sherd {
 namespace {
 
-// Longest inner dimension of one GEMM call, which bounds the widened panel of weights.
+// Longest inner dimension of one GEMM call, which bounds the panels that operands are copied to.
 constexpr int64_t kInner = 2048;
 constexpr int64_t kBiasColumns = 256;
 
 // Cuts an output (rows, columns) into tiles for oneDNN, whose blocks are 48 wide with AVX-512 and
-// 24 or 16 with AVX2. Tiles of 384 run within a tenth of an uncut GEMM's speed, of 128 within a
-// quarter; smaller ones are taken only while there would be fewer than four.
+// 24 or 16 with AVX2. The largest tiles run within a twentieth of an uncut GEMM's speed, of 384 ×
+// 384 within a tenth, of 128 × 128 within a quarter; small ones are taken only where larger ones
+// would be too few to share out evenly.
 class OutputTiles {
  public:
   OutputTiles(int64_t rows, int64_t columns)
-      : rows_(rows, kLimits[0], kUnit), columns_(columns, kLimits[0], kUnit) {
-    for (const int64_t limit : kLimits) {
-      rows_ = Cut(rows, limit, kUnit);
-      columns_ = Cut(columns, limit, kUnit);
-      if (count() >= 4) return;
+      : rows_(rows, kLimits[0].rows, kUnit), columns_(columns, kLimits[0].columns, kUnit) {
+    for (const Limit& limit : kLimits) {
+      rows_ = Cut(rows, limit.rows, kUnit);
+      columns_ = Cut(columns, limit.columns, kUnit);
+      if (count() >= 12 || (count() >= 4 && count() % 2 == 0)) return;
     }
   }
   int64_t count() const { return rows_.pieces() * columns_.pieces(); }
@@ -32,7 +34,11 @@ class OutputTiles {
   Span1D columns(int64_t index) const { return columns_[index / rows_.pieces()]; }
 
  private:
-  static constexpr int64_t kLimits[] = {384, 256, 192, 128};
+  struct Limit {
+    int64_t rows, columns;
+  };
+  static constexpr Limit kLimits[] = {{528, 768}, {384, 768}, {384, 384},
+                                      {256, 256}, {192, 192}, {128, 128}};
   static constexpr int64_t kUnit = 48;
   Cut rows_, columns_;
 };
@@ -53,6 +59,34 @@ Matrix WidenedBlock(ConstParam w, int64_t stride, Span1D rows, Span1D columns,
     scratch.panel_origin = origin;
   }
   return {to, columns.size()};
+}
+
+// A block of a row-major matrix, copied close together. oneDNN reads a transposed operand a few
+// columns at a time down all rows; rows whose distance is near a multiple of a page would push each
+// other out of the first-level cache before the next columns are read. Hence the odd line, too.
+Matrix CompactBlock(const float* x, int64_t stride, Span1D rows, Span1D columns, Scratch& scratch) {
+  constexpr int64_t kLine = 16;
+  const int64_t to_stride = CeilDiv(columns.size(), 2 * kLine) * 2 * kLine + kLine;
+  float* to = scratch.Floats(rows.size() * to_stride);
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    std::memcpy(to + row * to_stride, x + (rows.begin + row) * stride + columns.begin,
+                static_cast<size_t>(columns.size()) * sizeof(float));
+  }
+  return {to, to_stride};
+}
+
+// c (out tile, in tile; c_stride) = dyᵀ · x over all rows; zeros when there are none.
+void WeightTile(const float* dy, const float* x, int64_t rows, int64_t in, int64_t out, Span1D o,
+                Span1D i, Scratch& panel, float* c, int64_t c_stride) {
+  int64_t begin = 0;
+  do {
+    const Span1D k{begin, std::min(rows, begin + kInner)};
+    Matrix dy_panel = CompactBlock(dy, out, k, o, panel);
+    dy_panel.transpose = Transpose::kYes;
+    Gemm(o.size(), i.size(), k.size(), dy_panel, {x + k.begin * in + i.begin, in}, begin != 0, c,
+         c_stride);
+    begin = k.end;
+  } while (begin < rows);
 }
 
 }  // namespace
@@ -115,15 +149,14 @@ void CpuOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, G
     }
     const Span1D o = tiles.rows(index);
     const Span1D i = tiles.columns(index);
-    const Matrix a{dy + o.begin, out, Transpose::kYes};
-    const Matrix b{x + i.begin, in};
+    Scratch& panel = scratch_[thread].panel;
     if (dw.dtype == DType::kF32 && !dw.accumulate) {
-      float* tile = static_cast<float*>(dw.data) + o.begin * in + i.begin;
-      Gemm(o.size(), i.size(), rows, a, b, false, tile, in);
+      float* in_place = static_cast<float*>(dw.data) + o.begin * in + i.begin;
+      WeightTile(dy, x, rows, in, out, o, i, panel, in_place, in);
       return;
     }
     float* tile = scratch.Floats(o.size() * i.size());
-    Gemm(o.size(), i.size(), rows, a, b, false, tile, i.size());
+    WeightTile(dy, x, rows, in, out, o, i, panel, tile, i.size());
     for (int64_t row = 0; row < o.size(); ++row) {
       WriteGrad(dw, (o.begin + row) * in + i.begin, tile + row * i.size(), i.size());
     }

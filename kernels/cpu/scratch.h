@@ -25,7 +25,7 @@ class Scratch {
 
 // What one thread needs within a tile.
 struct ThreadScratch {
-  Scratch panel;              // widened weights, kept from tile to tile of an operation
+  Scratch panel;              // a copied operand; widened weights are kept from tile to tile
   int64_t panel_origin = -1;  // where in the matrix they begin; -1: nowhere
   Scratch tile;               // an output tile before rounding
   Scratch values;             // scores, rows, widened vectors
