@@ -104,6 +104,7 @@ void LocalRun::OnFirstSignal() {
   output_.LosePatience(kReaderGrace);
   {
     absl::MutexLock lock(&mutex_);
+    interrupted_at_ = absl::Now();
     canceller_ = std::thread([this] { CancelJob(); });
   }
   SayIfHeard("\ncancelling; once more to quit at once\n");
@@ -122,8 +123,11 @@ void LocalRun::CheckProcesses() {
   if (client_ == nullptr || !casualty_.ok()) return;
   if (workers.ok()) workers_seen_ = absl::Now();
   const bool hopeless = absl::Now() - workers_seen_ > kVerdictGrace;
-  if (coordinator.ok() && !hopeless) return;
-  casualty_ = coordinator.ok() ? workers : coordinator;
+  const bool unheard = absl::Now() - interrupted_at_ > kVerdictGrace;
+  if (coordinator.ok() && !hopeless && !unheard) return;
+  casualty_ = !coordinator.ok() ? coordinator
+              : hopeless        ? workers
+                                : absl::CancelledError("cancelled without the coordinator's word");
   client_->StopWatching();
 }
 

@@ -41,7 +41,7 @@ class LocalRun {
   // On the thread of the interrupts.
   void OnFirstSignal() ABSL_LOCKS_EXCLUDED(mutex_);
   [[noreturn]] void QuitAtOnce();
-  // Gives the job up when the processes that it needs are gone.
+  // Gives the job up when the processes that it needs are gone, or do not heed a signal.
   void CheckProcesses() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const JobFile& file_;
@@ -61,6 +61,7 @@ class LocalRun {
   std::thread canceller_ ABSL_GUARDED_BY(mutex_);
   // Why the job could not be cancelled.
   absl::Status not_cancelled_ ABSL_GUARDED_BY(mutex_);
+  absl::Time interrupted_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time workers_seen_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // What ended although it should not have.
   absl::Status casualty_ ABSL_GUARDED_BY(mutex_);
