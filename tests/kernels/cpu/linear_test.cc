@@ -23,6 +23,7 @@ std::vector<LinearShape> Shapes() {
       // more than one tile each way, and an inner dimension of more than one panel
       {260, 2051, 19},
       {33, 19, 2051},
+      {2051, 19, 33},
       {300, 40, 290},
   };
   Draw draw(11);
