@@ -79,7 +79,7 @@ v1::JobSpec JobOf(const Options& options) {
 void ServeSteps(const Options& options, Repetitions& repetitions) {
   const v1::JobSpec spec = JobOf(options);
   const RankPlan plan = BuildRankPlan(spec, options.rank, options.world);
-  World world(repetitions, options.rank, options.world, RankMemory::ArenaBytes(plan));
+  World world(repetitions, options.rank, options.world, ArenaBytes(plan));
   MemoryMeter meter;
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads);
   RankMemory memory(plan, options.rank, world.comm().arena(), meter);
