@@ -146,7 +146,6 @@ v1::OptimizerSpec& Optimizer(Spec& s) { return *s.mutable_train()->mutable_optim
 v1::ScheduleSpec& Schedule(Spec& s) { return *s.mutable_train()->mutable_schedule(); }
 v1::ParallelSpec& Parallel(Spec& s) { return *s.mutable_parallel(); }
 
-constexpr absl::string_view kZero[] = {"0"};
 constexpr absl::string_view kZeroOrOne[] = {"0", "1"};
 constexpr absl::string_view kThree[] = {"0", "3"};
 constexpr absl::string_view kHundred[] = {"0", "100"};
@@ -235,7 +234,10 @@ constexpr JobKey kJobKeys[] = {
      }},
     {"parallel.tensor",
      [](const Node& n, Spec& s) { return Size(n, Parallel(s), &v1::ParallelSpec::set_tensor); }},
-    {"parallel.shard_group", nullptr, kZero},
+    {"parallel.shard_group",
+     [](const Node& n, Spec& s) {
+       return Count(n, Parallel(s), &v1::ParallelSpec::set_shard_group);
+     }},
     {"parallel.zero1_gradients",
      [](const Node& n, Spec& s) {
        return Name(n, Parallel(s), &v1::ParallelSpec::set_zero1_gradients,

@@ -63,7 +63,8 @@ Json ParallelJson(const v1::ParallelSpec& parallel) {
           {"reshard_after_forward", parallel.reshard_after_forward()},
           {"zero1_gradients", Name(parallel.zero1_gradients())},
           {"prefetch", parallel.prefetch()},
-          {"bucket_mb", parallel.bucket_mb()}};
+          {"bucket_mb", parallel.bucket_mb()},
+          {"shard_group", parallel.shard_group()}};
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {

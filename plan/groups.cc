@@ -20,7 +20,7 @@ void AppendIfMember(const std::vector<std::vector<int>>& groups, int rank, v1::G
 
 }  // namespace
 
-Groups BuildGroups(int world, int tensor_degree) {
+Groups BuildGroups(int world, int tensor_degree, int shard_group) {
   SHERD_CHECK(tensor_degree >= 1 && world >= 1 && world % tensor_degree == 0);
   Groups groups;
   groups.tensor.resize(static_cast<size_t>(world / tensor_degree));
@@ -29,6 +29,20 @@ Groups BuildGroups(int world, int tensor_degree) {
     groups.tensor[static_cast<size_t>(rank / tensor_degree)].push_back(rank);
     groups.data[static_cast<size_t>(rank % tensor_degree)].push_back(rank);
   }
+  if (shard_group == 0) return groups;
+  for (const std::vector<int>& data : groups.data) {
+    const int degree = static_cast<int>(data.size());
+    SHERD_CHECK(shard_group > 0 && degree % shard_group == 0);
+    for (int first = 0; first < degree; first += shard_group) {
+      groups.shard.emplace_back(data.begin() + first, data.begin() + first + shard_group);
+    }
+    for (int place = 0; place < shard_group; ++place) {
+      std::vector<int>& copies = groups.replica.emplace_back();
+      for (int at = place; at < degree; at += shard_group) {
+        copies.push_back(data[static_cast<size_t>(at)]);
+      }
+    }
+  }
   return groups;
 }
 
@@ -36,6 +50,8 @@ std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank) {
   std::vector<v1::ProcessGroup> out;
   AppendIfMember(groups.tensor, rank, v1::GROUP_KIND_TENSOR, out);
   AppendIfMember(groups.data, rank, v1::GROUP_KIND_DATA, out);
+  AppendIfMember(groups.shard, rank, v1::GROUP_KIND_SHARD, out);
+  AppendIfMember(groups.replica, rank, v1::GROUP_KIND_REPLICA, out);
   return out;
 }
 

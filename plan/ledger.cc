@@ -33,11 +33,11 @@ struct PlacedElements {
   int64_t total() const { return filled + padding; }
 };
 
-PlacedElements Place(const ShardLayout& layout, Placement placement, int rank) {
+PlacedElements Place(const ShardLayout& layout, Placement placement, int shard_index) {
   PlacedElements placed;
   for (const UnitLayout& unit : layout.units) {
     const bool shard = placement == Placement::kShard;
-    const int64_t filled = shard ? unit.Filled(rank).size() : unit.elements;
+    const int64_t filled = shard ? unit.Filled(shard_index).size() : unit.elements;
     placed.filled += filled;
     placed.padding += (shard ? unit.shard_elements : unit.padded_elements) - filled;
   }
@@ -60,6 +60,7 @@ const char* WireName(StepOp op) {
     case StepOp::kReduceScatter:
       return "reduce_scatter";
     case StepOp::kAllReduce:
+    case StepOp::kReduceReplicas:
       return "all_reduce";
     case StepOp::kExchange:
       return "exchange";
@@ -94,8 +95,9 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
   plan.strategy = *row;
   plan.shape = ShapeOf(spec.model());
   plan.inventory = BuildInventory(plan.shape);
-  plan.layout = BuildShardLayout(plan.inventory, degree);
-  plan.micro_batches = SplitMicroBatches(spec.train(), degree, row->order);
+  plan.layout = BuildShardLayout(plan.inventory, ShardDegreeOf(*row, spec.parallel(), degree));
+  plan.micro_batches = SplitMicroBatches(spec.train().global_batch() / spec.train().micro_batch(),
+                                         degree, ReplicasOf(*row, spec.parallel(), degree));
   plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
   plan.param_bytes = TypeBytes(spec.precision().compute());
   plan.grad_bytes = TypeBytes(spec.precision().grad());
@@ -107,10 +109,8 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
 StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int rank,
                           int64_t micro_batches) {
   StepPlanOptions options = OptionsOf(plan, spec, rank);
-  const int64_t degree = plan.layout.degree;
-  options.micro_batches.count = micro_batches;
-  options.micro_batches.rounds = (micro_batches + degree - 1) / degree;
-  options.micro_batches.order = MicroBatchOrder::kRoundRobin;
+  options.micro_batches =
+      SplitMicroBatches(micro_batches, plan.micro_batches.degree, /*replicas=*/1);
   options.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound;
   return BuildEvalPlan(plan.inventory, plan.layout, plan.strategy, options);
 }
@@ -147,8 +147,16 @@ int64_t ArenaBytes(const RankPlan& plan) {
   return bytes;
 }
 
+int64_t ReplicaArenaBytes(const RankPlan& plan) {
+  if (!plan.AddsReplicas()) return 0;
+  int64_t elements = 0;
+  for (const UnitLayout& unit : plan.layout.units) elements += unit.shard_elements;
+  return elements * plan.grad_bytes;
+}
+
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
   const StrategyRow& row = plan.strategy;
+  const int shard_index = plan.ShardIndex(rank);
   v1::RankLedger ledger;
   ledger.set_rank(rank);
   int64_t peak = 0;
@@ -158,7 +166,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   };
   int64_t padding = 0;
   const auto predict_state = [&](const char* pool, Placement placement, int64_t element_bytes) {
-    const PlacedElements placed = Place(plan.layout, placement, rank);
+    const PlacedElements placed = Place(plan.layout, placement, shard_index);
     predict(pool, placed.filled * element_bytes);
     padding += placed.padding * element_bytes;
   };
@@ -173,11 +181,12 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   const MicroBatches& split = plan.micro_batches;
   // A scattered gradient ends up in its counter's first buffer; a whole one has a buffer beside
   // them.
-  const int64_t accumulators = scattered          ? TreeBuffers(split.count, split.degree) - 1
+  const int64_t accumulators = scattered
+                                   ? TreeBuffers(split.per_replica(), split.replica_size()) - 1
                                : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
                                                   : 0;
   predict("accumulators",
-          accumulators * Place(plan.layout, row.grads, rank).total() * plan.grad_bytes);
+          accumulators * Place(plan.layout, row.grads, shard_index).total() * plan.grad_bytes);
   const int64_t token_bytes = 2 * spec.train().micro_batch() * spec.train().seq_len() *
                               static_cast<int64_t>(sizeof(int32_t));
   const int64_t unit_gradient_bytes =
@@ -190,7 +199,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), /*inference=*/false));
-  predict("comm", kCommControlBytes);
+  predict("comm", (plan.AddsReplicas() ? 2 : 1) * kCommControlBytes);
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);
   return ledger;

@@ -19,7 +19,7 @@ struct RankPlan {
   StrategyRow strategy;
   MicroBatches micro_batches;
   StepPlan step;
-  // One rank's record in the exchange of a step or of an evaluation round, in bytes.
+  // One rank's record in the exchange of a step, in bytes.
   int64_t exchange_bytes = 0;
   int64_t param_bytes = 2;
   int64_t grad_bytes = 2;
@@ -28,9 +28,13 @@ struct RankPlan {
   bool ScattersEachMicroBatch() const {
     return strategy.gradients == GradientFlow::kReduceScatterPerMicroBatch;
   }
+  bool AddsReplicas() const { return AddsUpReplicas(strategy, micro_batches); }
+  // Of a rank of the data-parallel group: its place among those that share its shards.
+  int ShardIndex(int rank) const { return rank % layout.degree; }
 };
 
-// `spec` is normalised and valid; the strategy is one that this build executes.
+// Of rank `rank` of a data-parallel group of `degree`. `spec` is normalised and valid; the strategy
+// is one that this build executes, and `degree` a multiple of its shard group.
 RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree);
 
 // As BuildRankPlan's step, for `micro_batches` evaluation micro-batches in all.
@@ -43,8 +47,10 @@ inline constexpr int64_t kExchangeBytesPerRound = 16;
 
 // What a member of a shared-memory group holds beside its arena.
 inline constexpr int64_t kCommControlBytes = 135168;
-// Bytes of a rank's arena: what its peers read in place.
+// Bytes of a rank's arena: what those that share its shards read in place; and, where shards are
+// summed over replicas, what the holders of copies do.
 int64_t ArenaBytes(const RankPlan& plan);
+int64_t ReplicaArenaBytes(const RankPlan& plan);
 
 // Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
 // is written.

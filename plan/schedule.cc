@@ -1,6 +1,7 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -9,30 +10,45 @@
 namespace sherd {
 
 int64_t MicroBatches::Index(int rank, int64_t round) const {
-  const int64_t index =
-      order == MicroBatchOrder::kConsecutive ? rank * rounds + round : round * degree + rank;
-  return index < count ? index : -1;
+  const int replica = replica_of(rank);
+  const int64_t local = round * replica_size() + rank % replica_size();
+  return local < CountOf(replica) ? replica * per_replica() + local : -1;
 }
 
-int MicroBatches::ContributorsInRound(int64_t round) const {
-  int contributors = 0;
-  while (contributors < degree && Index(contributors, round) >= 0) ++contributors;
-  return contributors;
+MicroBatches::Place MicroBatches::Of(int64_t index) const {
+  SHERD_CHECK(index >= 0 && index < count);
+  const int64_t replica = index / per_replica();
+  const int64_t local = index % per_replica();
+  const int64_t size = replica_size();
+  return {static_cast<int>(replica * size + local % size), local / size};
 }
 
-int MicroBatches::ContributorsInStep() const {
-  int contributors = 0;
-  while (contributors < degree && Index(contributors, 0) >= 0) ++contributors;
-  return contributors;
+int64_t MicroBatches::CountOf(int replica) const {
+  const int64_t before = std::min(count, replica * per_replica());
+  return std::min(per_replica(), count - before);
 }
 
-MicroBatches SplitMicroBatches(const v1::TrainSpec& train, int degree, MicroBatchOrder order) {
-  SHERD_CHECK(degree >= 1 && train.micro_batch() >= 1);
+int MicroBatches::ContributorsInRound(int replica, int64_t round) const {
+  const int64_t size = replica_size();
+  return static_cast<int>(std::clamp<int64_t>(CountOf(replica) - round * size, 0, size));
+}
+
+int MicroBatches::ContributingReplicas() const {
+  return static_cast<int>((count + per_replica() - 1) / per_replica());
+}
+
+bool MicroBatches::SumsInTreeOrder() const {
+  return ContributingReplicas() == 1 || std::has_single_bit(static_cast<uint64_t>(per_replica()));
+}
+
+MicroBatches SplitMicroBatches(int64_t count, int degree, int replicas) {
+  SHERD_CHECK(count >= 0 && replicas >= 1 && degree % replicas == 0);
   MicroBatches split;
-  split.count = train.global_batch() / train.micro_batch();
-  split.rounds = (split.count + degree - 1) / degree;
+  split.count = count;
   split.degree = degree;
-  split.order = order;
+  split.replicas = replicas;
+  const int64_t size = split.replica_size();
+  split.rounds = (split.per_replica() + size - 1) / size;
   return split;
 }
 

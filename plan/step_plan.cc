@@ -41,6 +41,7 @@ class PlanBuilder {
       if (strategy_.parameters == ParameterFlow::kGatherPerUse) AppendTrainSpans(round, start);
     }
     Emit(/*exchange_every_round=*/false);
+    if (AddsReplicas()) EmitReduceReplicas(0);
     EmitExchange();
     for (int unit = 0; unit < units_; ++unit) {
       Push(StepOp::kUpdate, unit, -1);
@@ -132,10 +133,15 @@ class PlanBuilder {
     const MicroBatches& split = options_.micro_batches;
     if (strategy_.gradients == GradientFlow::kReduceScatterPerMicroBatch) {
       PlannedOp& op = Push(StepOp::kReduceScatter, compute.unit, compute.round);
-      if (options_.rank < split.ContributorsInRound(compute.round)) {
+      const int replica = split.replica_of(options_.rank);
+      if (ShardIndex() < split.ContributorsInRound(replica, compute.round)) {
         op.wire_messages = Peers();
         op.wire_bytes = Peers() * Unit(compute.unit).shard_elements * options_.grad_bytes;
       }
+      // A unit's shard is whole once its last reduce-scatter has ended: that has the time of the
+      // next backward.
+      const bool follows = compute.round == split.rounds - 1 && compute.unit + 1 < units_;
+      if (AddsReplicas() && follows) EmitReduceReplicas(compute.unit + 1);
       return;
     }
     if (split.rounds > 1) Push(StepOp::kAccumulate, compute.unit, compute.round);
@@ -154,7 +160,8 @@ class PlanBuilder {
     const int64_t shard_bytes = std::exchange(bucket_shard_elements_, 0) * options_.grad_bytes;
     // Every owner takes its part from the contributors; in an all-reduce all then take every part
     // from its owner.
-    const bool contributes = options_.rank < options_.micro_batches.ContributorsInStep();
+    const MicroBatches& split = options_.micro_batches;
+    const bool contributes = split.replica_of(options_.rank) < split.ContributingReplicas();
     const int64_t times = (contributes ? 1 : 0) + (all ? 1 : 0);
     op.wire_messages = times * Peers();
     op.wire_bytes = times * Peers() * shard_bytes;
@@ -166,12 +173,32 @@ class PlanBuilder {
     op.wire_bytes = Peers() * Unit(unit).shard_elements * options_.param_bytes;
   }
 
+  // An all-reduce of the shard: of n elements, member r sums those from floor(n · r / R) on.
+  void EmitReduceReplicas(int unit) {
+    PlannedOp& op = Push(StepOp::kReduceReplicas, unit, -1);
+    const MicroBatches& split = options_.micro_batches;
+    const int64_t elements = Unit(unit).shard_elements;
+    const int64_t replica = split.replica_of(options_.rank);
+    const int64_t part =
+        elements * (replica + 1) / split.replicas - elements * replica / split.replicas;
+    const int64_t others = split.replicas - 1;
+    const bool contributes = replica < split.ContributingReplicas();
+    if (contributes) op.wire_bytes += (elements - part) * options_.grad_bytes;
+    if (contributes) op.wire_messages += others;
+    op.wire_bytes += others * part * options_.grad_bytes;
+    op.wire_messages += others;
+  }
+
+  // Records first go round the shard group, then all of them round the replicas.
   void EmitExchange() {
     PlannedOp& op = Push(StepOp::kExchange, -1, -1);
-    const int64_t pieces =
-        (options_.exchange_bytes + kExchangePieceBytes - 1) / kExchangePieceBytes;
-    op.wire_messages = Peers() * pieces;
-    op.wire_bytes = Peers() * options_.exchange_bytes;
+    const auto send = [&](int64_t peers, int64_t bytes) {
+      op.wire_messages += peers * ((bytes + kExchangePieceBytes - 1) / kExchangePieceBytes);
+      op.wire_bytes += peers * bytes;
+    };
+    send(Peers(), options_.exchange_bytes);
+    send(options_.micro_batches.degree / layout_.degree - 1,
+         layout_.degree * options_.exchange_bytes);
   }
 
   PlannedOp& Push(StepOp op, int unit, int64_t round) {
@@ -183,7 +210,10 @@ class PlanBuilder {
     return plan_.ops.back();
   }
 
+  // Of the ranks over which shards are cut.
   int64_t Peers() const { return layout_.degree - 1; }
+  int ShardIndex() const { return options_.rank % layout_.degree; }
+  bool AddsReplicas() const { return AddsUpReplicas(strategy_, options_.micro_batches); }
   const UnitLayout& Unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
 
   const Inventory& inventory_;
@@ -215,6 +245,8 @@ const char* NameOf(StepOp op) {
       return "free";
     case StepOp::kAllReduce:
       return "all-reduce";
+    case StepOp::kReduceReplicas:
+      return "reduce replicas";
     case StepOp::kExchange:
       return "exchange";
     case StepOp::kUpdate:

@@ -12,14 +12,15 @@
 namespace sherd {
 
 enum class StepOp {
-  kGather,         // start all-gathering a unit's parameters
-  kForward,        // a unit's forward; waits for the gather of what it reads
-  kBackward,       // a unit's backward into its gradient buffer
-  kReduceScatter,  // start folding a unit's gradients of this round into the owners' accumulators;
-                   // once a step (round −1): start summing a bucket's shards on their owners
-  kAccumulate,     // fold the unit's gradients of this round into the rank's own accumulator
-  kFree,           // drop a unit's gathered parameters
-  kAllReduce,      // start summing a bucket's accumulated gradients over the ranks
+  kGather,          // start all-gathering a unit's parameters
+  kForward,         // a unit's forward; waits for the gather of what it reads
+  kBackward,        // a unit's backward into its gradient buffer
+  kReduceScatter,   // start folding a unit's gradients of this round into the owners' accumulators;
+                    // once a step (round −1): start summing a bucket's shards on their owners
+  kAccumulate,      // fold the unit's gradients of this round into the rank's own accumulator
+  kFree,            // drop a unit's gathered parameters
+  kAllReduce,       // start summing a bucket's accumulated gradients over the ranks
+  kReduceReplicas,  // start summing a unit's shard over the replicas that hold copies of it
   kExchange,  // losses, squared norms and flags of every rank; the clipping coefficient follows
   kUpdate,    // AdamW on what the rank owns of a unit
 };
@@ -53,6 +54,11 @@ struct StepPlanOptions {
 
 // A longer record is exchanged in pieces of this size.
 inline constexpr int64_t kExchangePieceBytes = 64 << 10;
+
+// Whether shards that were summed inside replicas are then summed over them.
+inline bool AddsUpReplicas(const StrategyRow& strategy, const MicroBatches& split) {
+  return strategy.replica == ReplicaUnit::kShardGroup && split.replicas > 1;
+}
 
 // The ordered operations of one step.
 struct StepPlan {

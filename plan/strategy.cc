@@ -11,18 +11,18 @@ constexpr auto kAny = v1::GRADIENT_REDUCTION_UNSPECIFIED;
 constexpr Placement kWhole = Placement::kWhole;
 constexpr Placement kShard = Placement::kShard;
 
-constexpr std::array<StrategyRow, 5> kTable = {{
-    {v1::STRATEGY_DDP, kAny, kWhole, kWhole, kWhole, MicroBatchOrder::kConsecutive,
+constexpr std::array<StrategyRow, 6> kTable = {{
+    {v1::STRATEGY_DDP, kAny, kWhole, kWhole, kWhole, ReplicaUnit::kRank,
      GradientFlow::kAllReducePerStep, ParameterFlow::kStayWhole},
     {v1::STRATEGY_ZERO1, v1::GRADIENT_REDUCTION_REDUCE_SCATTER, kWhole, kWhole, kShard,
-     MicroBatchOrder::kConsecutive, GradientFlow::kReduceScatterPerStep,
-     ParameterFlow::kGatherAfterUpdate},
+     ReplicaUnit::kRank, GradientFlow::kReduceScatterPerStep, ParameterFlow::kGatherAfterUpdate},
     {v1::STRATEGY_ZERO1, v1::GRADIENT_REDUCTION_ALL_REDUCE, kWhole, kWhole, kShard,
-     MicroBatchOrder::kConsecutive, GradientFlow::kAllReducePerStep,
-     ParameterFlow::kGatherAfterUpdate},
-    {v1::STRATEGY_ZERO2, kAny, kWhole, kShard, kShard, MicroBatchOrder::kRoundRobin,
+     ReplicaUnit::kRank, GradientFlow::kAllReducePerStep, ParameterFlow::kGatherAfterUpdate},
+    {v1::STRATEGY_ZERO2, kAny, kWhole, kShard, kShard, ReplicaUnit::kGroup,
      GradientFlow::kReduceScatterPerMicroBatch, ParameterFlow::kGatherAfterUpdate},
-    {v1::STRATEGY_ZERO3, kAny, kShard, kShard, kShard, MicroBatchOrder::kRoundRobin,
+    {v1::STRATEGY_ZERO3, kAny, kShard, kShard, kShard, ReplicaUnit::kGroup,
+     GradientFlow::kReduceScatterPerMicroBatch, ParameterFlow::kGatherPerUse},
+    {v1::STRATEGY_HYBRID, kAny, kShard, kShard, kShard, ReplicaUnit::kShardGroup,
      GradientFlow::kReduceScatterPerMicroBatch, ParameterFlow::kGatherPerUse},
 }};
 
@@ -46,11 +46,28 @@ std::vector<v1::Strategy> SupportedStrategies() {
   return strategies;
 }
 
+int ReplicasOf(const StrategyRow& strategy, const v1::ParallelSpec& parallel, int degree) {
+  switch (strategy.replica) {
+    case ReplicaUnit::kRank:
+      return degree;
+    case ReplicaUnit::kGroup:
+      return 1;
+    case ReplicaUnit::kShardGroup:
+      return degree / static_cast<int>(parallel.shard_group());
+  }
+  return 1;
+}
+
+int ShardDegreeOf(const StrategyRow& strategy, const v1::ParallelSpec& parallel, int degree) {
+  return strategy.replica == ReplicaUnit::kShardGroup ? static_cast<int>(parallel.shard_group())
+                                                      : degree;
+}
+
 std::vector<v1::UnitShard> DescribeOwned(const Inventory& inventory, const StrategyRow& strategy,
-                                         int degree, int index) {
-  const bool shards = strategy.optimizer == Placement::kShard;
-  return DescribeShards(inventory, BuildShardLayout(inventory, shards ? degree : 1),
-                        shards ? index : 0);
+                                         const v1::ParallelSpec& parallel, int degree, int index) {
+  const int shards =
+      strategy.optimizer == Placement::kShard ? ShardDegreeOf(strategy, parallel, degree) : 1;
+  return DescribeShards(inventory, BuildShardLayout(inventory, shards), index % shards);
 }
 
 }  // namespace sherd

@@ -11,10 +11,13 @@ namespace sherd {
 
 enum class Placement { kWhole, kShard };
 
-// Which micro-batches g of a step a rank computes.
-enum class MicroBatchOrder {
-  kConsecutive,  // a rank takes `rounds` consecutive g and accumulates them itself
-  kRoundRobin,   // round a takes the next D g, one a rank
+// How many ranks make up one replica: they compute consecutive micro-batches together, round by
+// round (schedule.h), and what a placement cuts up is cut over them. But for the optimizer state of
+// kRank, which is cut over all ranks of the data-parallel group.
+enum class ReplicaUnit {
+  kRank,        // a rank accumulates its own micro-batches
+  kGroup,       // all ranks
+  kShardGroup,  // `parallel.shard_group` adjacent ranks
 };
 
 enum class GradientFlow { kAllReducePerStep, kReduceScatterPerStep, kReduceScatterPerMicroBatch };
@@ -32,7 +35,7 @@ struct StrategyRow {
   Placement params;
   Placement grads;
   Placement optimizer;
-  MicroBatchOrder order;
+  ReplicaUnit replica;
   GradientFlow gradients;
   ParameterFlow parameters;
 };
@@ -44,9 +47,14 @@ const StrategyRow* FindStrategy(const v1::ParallelSpec& parallel);
 // The strategies of the table, each once, in its order.
 std::vector<v1::Strategy> SupportedStrategies();
 
+// How a strategy lays a data-parallel group of `degree` ranks out: replicas of adjacent ranks.
+int ReplicasOf(const StrategyRow& strategy, const v1::ParallelSpec& parallel, int degree);
+// Ranks over which what is sharded is cut; adjacent.
+int ShardDegreeOf(const StrategyRow& strategy, const v1::ParallelSpec& parallel, int degree);
+
 // What rank `index` of a data-parallel group of `degree` ranks updates of every unit, as the
 // coordinator sends it: its shard, or all of it where the optimizer state stays whole.
 std::vector<v1::UnitShard> DescribeOwned(const Inventory& inventory, const StrategyRow& strategy,
-                                         int degree, int index);
+                                         const v1::ParallelSpec& parallel, int degree, int index);
 
 }  // namespace sherd

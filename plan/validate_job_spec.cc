@@ -260,6 +260,17 @@ void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
 }
 
+void CheckShardGroup(const v1::ParallelSpec& parallel, SpecRules& rules) {
+  const bool hybrid = parallel.strategy() == v1::STRATEGY_HYBRID;
+  if (hybrid) {
+    rules.CheckRange("parallel.shard_group", parallel.shard_group(), 1, kMaxWorkers);
+  } else if (parallel.shard_group() != 0) {
+    rules.Add("parallel.shard_group",
+              absl::StrCat(parallel.shard_group(), " is for parallel.strategy: hybrid; '",
+                           Spell(parallel.strategy()), "' takes 0"));
+  }
+}
+
 void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
   const std::vector<v1::Strategy> supported = SupportedStrategies();
   if (std::find(supported.begin(), supported.end(), parallel.strategy()) == supported.end()) {
@@ -281,6 +292,7 @@ void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
     rules.Add("parallel.zero1_gradients",
               absl::StrCat("must be one of ", absl::StrJoin(GradientReductionNames(), ", ")));
   }
+  CheckShardGroup(parallel, rules);
   rules.CheckRange("parallel.bucket_mb", parallel.bucket_mb(), 0, kMaxBucketMb);
 }
 

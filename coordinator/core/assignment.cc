@@ -33,8 +33,9 @@ void AddShards(const v1::JobSpec& spec, const v1::ProcessGroup& data_group, int 
   if (row == nullptr) return;
   const auto& members = data_group.ranks();
   const auto position = std::find(members.begin(), members.end(), rank) - members.begin();
-  for (v1::UnitShard& shard : DescribeOwned(BuildInventory(ShapeOf(spec.model())), *row,
-                                            members.size(), static_cast<int>(position))) {
+  for (v1::UnitShard& shard :
+       DescribeOwned(BuildInventory(ShapeOf(spec.model())), *row, spec.parallel(), members.size(),
+                     static_cast<int>(position))) {
     *assignment.add_shards() = std::move(shard);
   }
 }
@@ -56,7 +57,8 @@ v1::Assignment BuildAssignment(const State& state, const JobRecord& job, int ran
     *assignment.add_peers() = DescribePeer(state, peer, job.ranks[peer]);
   }
   const int tensor = static_cast<int>(std::max<int64_t>(1, job.spec.parallel().tensor()));
-  for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(world, tensor), rank)) {
+  const int shard_group = static_cast<int>(job.spec.parallel().shard_group());
+  for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(world, tensor, shard_group), rank)) {
     *assignment.add_groups() = group;
     if (group.kind() == v1::GROUP_KIND_DATA) AddShards(job.spec, group, rank, assignment);
   }

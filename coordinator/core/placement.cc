@@ -37,23 +37,24 @@ std::string NaturalKey(absl::string_view text) {
 
 // What a job asks of a pool.
 struct Demand {
-  int64_t tensor = 1;
+  // Worlds are multiples of it: the ranks of a tensor-parallel or of a shard group.
+  int64_t granule = 1;
   int64_t least = 1;
   int64_t most = std::numeric_limits<int64_t>::max();
 
   // The largest world that `available` workers allow; 0 when they are too few.
   int64_t World(int64_t available) const {
-    const int64_t world = std::min(available, most) / tensor * tensor;
+    const int64_t world = std::min(available, most) / granule * granule;
     return world >= least ? world : 0;
   }
 };
 
 Demand DemandOf(const v1::JobSpec& spec) {
   Demand demand;
-  demand.tensor = std::max<int64_t>(1, spec.parallel().tensor());
-  demand.least = std::max({int64_t{1}, spec.elastic().min_workers(), demand.tensor});
-  // A world is a multiple of tensor, so the least one is rounded up.
-  demand.least = (demand.least + demand.tensor - 1) / demand.tensor * demand.tensor;
+  demand.granule = std::max<int64_t>(1, spec.parallel().tensor()) *
+                   std::max<int64_t>(1, spec.parallel().shard_group());
+  demand.least = std::max({int64_t{1}, spec.elastic().min_workers(), demand.granule});
+  demand.least = (demand.least + demand.granule - 1) / demand.granule * demand.granule;
   if (spec.elastic().max_workers() > 0) demand.most = spec.elastic().max_workers();
   return demand;
 }
@@ -85,10 +86,11 @@ std::vector<WorkerId> TakeFirst(std::vector<const WorkerState*>& idle, int64_t w
 }
 
 std::string Needs(const Demand& demand) {
-  return absl::StrCat(
-      demand.least, demand.least == 1 ? " idle worker" : " idle workers",
-      demand.tensor > 1 ? absl::StrCat(" (a multiple of tensor ", demand.tensor, ")") : "",
-      demand.least > 1 ? " in one shared-memory domain" : "");
+  return absl::StrCat(demand.least, demand.least == 1 ? " idle worker" : " idle workers",
+                      demand.granule > 1 ? absl::StrCat(" (a multiple of ", demand.granule,
+                                                        ": tensor times shard_group)")
+                                         : "",
+                      demand.least > 1 ? " in one shared-memory domain" : "");
 }
 
 }  // namespace

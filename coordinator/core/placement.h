@@ -34,7 +34,7 @@ class WorkerPools {
   // Places `job` on idle live workers; those that it gets or reserves are not offered again. All
   // workers of a job are of one kind of device and in one shared-memory domain, since ranks
   // exchange data over shared memory. Its world is as large as idle workers and elastic.max_workers
-  // allow, at least elastic.min_workers, and a multiple of parallel.tensor. Among places, the one
+  // allow, at least elastic.min_workers, and a multiple of parallel.tensor times shard_group. Among places, the one
   // with the largest world wins, then the first by name. Depends on nothing but the pools and the
   // job.
   GangPlacement Place(const JobRecord& job);

@@ -374,6 +374,7 @@ TEST(ValidateJobSpec, TakesTheStrategiesOfTheTable) {
   for (const absl::string_view name : StrategyNames()) {
     v1::JobSpec spec = ValidSpec();
     spec.mutable_parallel()->set_strategy(StrategyFromName(name));
+    spec.mutable_parallel()->set_shard_group(name == "hybrid" ? 2 : 0);
     if (FindStrategy(NormalizeJobSpec(spec).parallel()) != nullptr) {
       EXPECT_THAT(Violations(spec), IsEmpty()) << name;
     } else {

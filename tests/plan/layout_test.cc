@@ -115,6 +115,15 @@ TEST(Groups, TensorGroupsAreAdjacentAndDataGroupsStride) {
   EXPECT_THAT(groups.data, ElementsAre(ElementsAre(0, 2, 4, 6), ElementsAre(1, 3, 5, 7)));
 }
 
+TEST(Groups, ShardGroupsAreAdjacentMembersOfADataGroupAndReplicasStride) {
+  const Groups groups = BuildGroups(8, 2, 2);
+  EXPECT_THAT(groups.shard, ElementsAre(ElementsAre(0, 2), ElementsAre(4, 6), ElementsAre(1, 3),
+                                        ElementsAre(5, 7)));
+  EXPECT_THAT(groups.replica, ElementsAre(ElementsAre(0, 4), ElementsAre(2, 6), ElementsAre(1, 5),
+                                          ElementsAre(3, 7)));
+  EXPECT_EQ(GroupsOf(groups, 5).size(), 4u);
+}
+
 TEST(Groups, WithoutTensorParallelismOneDataGroupHoldsAll) {
   const Groups groups = BuildGroups(3, 1);
   EXPECT_THAT(groups.data, ElementsAre(ElementsAre(0, 1, 2)));

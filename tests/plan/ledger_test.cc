@@ -110,6 +110,32 @@ TEST(Ledger, SendsWhatTheTheorySays) {
   }
 }
 
+// hybrid: 16N/K a rank, and on the wire 3A·S(K−1)/K + 2(R−1)/R·S/K.
+TEST(Ledger, HybridHoldsAndSendsWhatTheTheorySays) {
+  const int degree = 8;
+  for (const int64_t shard_group : {2, 4}) {
+    for (const int64_t rounds : {1, 3}) {
+      v1::JobSpec spec =
+          MakeJob("hybrid 2", v1::DATA_TYPE_BF16, rounds * degree, {.layers = 48, .hidden = 256});
+      spec.mutable_parallel()->set_shard_group(shard_group);
+      const int64_t n = BuildRankPlan(spec, 0, degree).inventory.elements;
+      int64_t group_bytes = 0;
+      for (int rank = 0; rank < shard_group; ++rank) {
+        group_bytes += StateBytes(LedgerOf(spec, rank, degree));
+        EXPECT_EQ(StateBytes(LedgerOf(spec, rank, degree)),
+                  StateBytes(LedgerOf(spec, rank + static_cast<int>(shard_group), degree)));
+      }
+      EXPECT_EQ(group_bytes, 16 * n);
+      const double s = 2.0 * static_cast<double>(n);
+      const double k = static_cast<double>(shard_group);
+      const double r = degree / k;
+      const double expected =
+          3.0 * static_cast<double>(rounds) * s * (k - 1) / k + 2 * (r - 1) / r * s / k;
+      EXPECT_NEAR(WirePredicted(LedgerOf(spec, 5, degree)) / expected, 1.0, 0.01);
+    }
+  }
+}
+
 // F17: what is transient does not eat what sharding saves, in a model where states dominate.
 TEST(Ledger, PeaksFallFromStageToStage) {
   for (const v1::DataType type : {v1::DATA_TYPE_BF16, v1::DATA_TYPE_FP32}) {

@@ -14,39 +14,46 @@ v1::TrainSpec Train(int64_t global_batch, int64_t micro_batch) {
   return train;
 }
 
-// F35: every micro-batch is computed exactly once at any world size, and ranks without one still
-// know the round.
+// F35: every micro-batch is computed exactly once whatever the world and the replicas, and who has
+// one in a round comes first among its replica.
 TEST(MicroBatches, CoverEveryIndexExactlyOnceAtAnyWorldSize) {
-  for (const MicroBatchOrder order :
-       {MicroBatchOrder::kConsecutive, MicroBatchOrder::kRoundRobin}) {
-    for (int64_t count = 1; count <= 20; ++count) {
-      for (int degree = 1; degree <= 9; ++degree) {
-        const MicroBatches split = SplitMicroBatches(Train(3 * count, 3), degree, order);
-        ASSERT_EQ(split.count, count);
-        std::multiset<int64_t> seen;
+  for (int64_t count = 1; count <= 20; ++count) {
+    for (int degree = 1; degree <= 9; ++degree) {
+      for (int replicas = 1; replicas <= degree; ++replicas) {
+        if (degree % replicas != 0) continue;
+        const MicroBatches split = SplitMicroBatches(count, degree, replicas);
+        std::set<int64_t> seen;
         for (int64_t round = 0; round < split.rounds; ++round) {
           for (int rank = 0; rank < degree; ++rank) {
+            const int replica = split.replica_of(rank);
             const int64_t index = split.Index(rank, round);
-            EXPECT_EQ(index >= 0, order == MicroBatchOrder::kConsecutive
-                                      ? rank * split.rounds + round < count
-                                      : rank < split.ContributorsInRound(round));
-            if (index >= 0) seen.insert(index);
+            EXPECT_EQ(index >= 0,
+                      rank % split.replica_size() < split.ContributorsInRound(replica, round));
+            if (index < 0) continue;
+            EXPECT_TRUE(seen.insert(index).second);
+            EXPECT_EQ(split.Of(index).rank, rank);
+            EXPECT_EQ(split.Of(index).round, round);
+            EXPECT_LT(replica, split.ContributingReplicas());
           }
         }
         EXPECT_EQ(seen.size(), static_cast<size_t>(count));
-        EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), static_cast<size_t>(count));
+        EXPECT_EQ(*seen.rbegin(), count - 1);
       }
     }
   }
 }
 
-TEST(MicroBatches, ARankTakesConsecutiveOnesOrARoundDoes) {
-  const MicroBatches own = SplitMicroBatches(Train(8, 1), 4, MicroBatchOrder::kConsecutive);
+TEST(MicroBatches, AReplicaTakesConsecutiveOnes) {
+  const MicroBatches own = SplitMicroBatches(8, 4, 4);
   EXPECT_EQ(own.Index(1, 0), 2);
   EXPECT_EQ(own.Index(1, 1), 3);
-  const MicroBatches shared = SplitMicroBatches(Train(8, 1), 4, MicroBatchOrder::kRoundRobin);
+  const MicroBatches shared = SplitMicroBatches(8, 4, 1);
   EXPECT_EQ(shared.Index(1, 0), 1);
   EXPECT_EQ(shared.Index(1, 1), 5);
+  const MicroBatches hybrid = SplitMicroBatches(8, 4, 2);
+  EXPECT_EQ(hybrid.Index(1, 0), 1);
+  EXPECT_EQ(hybrid.Index(1, 1), 3);
+  EXPECT_EQ(hybrid.Index(2, 0), 4);
 }
 
 TEST(LearningRate, WarmsUpThenFollowsTheCosine) {

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{"zero3_two_rounds.txt", "zero3", 8, 0},
         GoldenCase{"zero3_two_ahead.txt", "zero3", 4, 2},
         GoldenCase{"zero3_kept.txt", "zero3 kept", 4},
-        GoldenCase{"zero3_kept_two_rounds.txt", "zero3 kept", 8}));
+        GoldenCase{"zero3_kept_two_rounds.txt", "zero3 kept", 8},
+        GoldenCase{"hybrid_two_by_two.txt", "hybrid 2", 8}));
 
 // Every forward and every backward finds its parameters gathered, nothing is gathered twice, and
 // all is freed at the end: for any prefetch.

@@ -9,15 +9,22 @@
 
 namespace sherd::testing {
 
+std::vector<absl::string_view> StrategiesOf(int world) {
+  std::vector<absl::string_view> strategies(std::begin(kStrategies), std::end(kStrategies));
+  if (world % 2 == 0) strategies.push_back("hybrid 2");
+  return strategies;
+}
+
 void SetStrategy(absl::string_view strategy, v1::JobSpec& spec) {
   const std::vector<std::string> words = absl::StrSplit(strategy, ' ');
   const std::string variant = words.size() > 1 ? words[1] : "";
-  SHERD_CHECK(variant.empty() || variant == "all_reduce" || variant == "kept");
+  SHERD_CHECK(variant.empty() || variant == "all_reduce" || variant == "kept" || variant == "2");
   v1::ParallelSpec& parallel = *spec.mutable_parallel();
   parallel.set_strategy(StrategyFromName(words[0]));
   parallel.set_zero1_gradients(variant == "all_reduce" ? v1::GRADIENT_REDUCTION_ALL_REDUCE
                                                        : v1::GRADIENT_REDUCTION_REDUCE_SCATTER);
   parallel.set_reshard_after_forward(variant != "kept");
+  parallel.set_shard_group(variant == "2" ? 2 : 0);
 }
 
 v1::JobSpec MakeJob(absl::string_view strategy, v1::DataType type, int64_t micro_batches,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "sherd/v1/job.pb.h"
@@ -11,6 +12,8 @@ namespace sherd::testing {
 // Every strategy that this build executes, with its variant.
 inline constexpr absl::string_view kStrategies[] = {"ddp",   "zero1", "zero1 all_reduce",
                                                     "zero2", "zero3", "zero3 kept"};
+// These, and hybrid sharding in groups of two where the world is even.
+std::vector<absl::string_view> StrategiesOf(int world);
 
 // What a suite's job is like; the rest are the defaults of the job file.
 struct JobShape {

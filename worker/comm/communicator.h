@@ -92,6 +92,8 @@ class Communicator {
   // error wins.
   virtual void Abort(absl::string_view reason) = 0;
 
+  // OK until the first error, then that. From any thread.
+  virtual absl::Status status() const = 0;
   virtual WireCounts counts() const = 0;
   // Rank whose process is known to have gone away; -1 when none.
   virtual int lost_peer() const = 0;

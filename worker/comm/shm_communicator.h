@@ -47,6 +47,7 @@ class ShmCommunicator final : public Communicator {
   Ticket Exchange(const void* record, void* records, int64_t bytes) override;
   absl::Status Wait(Ticket ticket) override { return queue_.Wait(ticket); }
   void Abort(absl::string_view reason) override;
+  absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
   int lost_peer() const override { return lost_peer_.load(); }
 

@@ -35,18 +35,43 @@ int TreeAccumulator::BufferCount(int64_t max_leaves, int64_t leaves_per_fold) {
   return most;
 }
 
-TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
-                                 int64_t max_leaves, int64_t leaves_per_fold, int64_t padding)
+TreeAccumulator::TreeAccumulator(int64_t elements, DType dtype, int64_t max_leaves,
+                                 int64_t leaves_per_fold)
     : elements_(elements),
       dtype_(dtype),
       max_leaves_(max_leaves),
       digits_(TileTree::kLevels, kNoBuffer) {
   SHERD_CHECK(elements >= 0 && leaves_per_fold >= 1);
   SHERD_CHECK(max_leaves >= 0 && max_leaves < int64_t{1} << TileTree::kLevels);
-  const int count = BufferCount(max_leaves, leaves_per_fold);
-  const int64_t bytes = elements * SizeOf(dtype);
-  buffers_.emplace_back(meter, pool, bytes, padding * SizeOf(dtype));
-  for (int i = 1; i < count; ++i) buffers_.emplace_back(meter, Pool::kAccumulators, bytes);
+}
+
+TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
+                                 int64_t max_leaves, int64_t leaves_per_fold, int64_t padding)
+    : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
+  owned_.emplace_back(meter, pool, elements * SizeOf(dtype), padding * SizeOf(dtype));
+  buffers_.push_back(owned_.back().data());
+  AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
+}
+
+TreeAccumulator::TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t elements,
+                                 DType dtype, int64_t max_leaves, int64_t leaves_per_fold)
+    : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
+  buffers_.push_back(first);
+  AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
+}
+
+void TreeAccumulator::AddBuffers(MemoryMeter& meter, int count) {
+  for (int i = 0; i < count; ++i) {
+    owned_.emplace_back(meter, Pool::kAccumulators, elements_ * SizeOf(dtype_));
+    buffers_.push_back(owned_.back().data());
+  }
+}
+
+void TreeAccumulator::FinishInto(std::byte* to) {
+  const void* const sum = Finish();
+  if (sum != to && elements_ > 0) {
+    std::memcpy(to, sum, static_cast<size_t>(elements_ * SizeOf(dtype_)));
+  }
 }
 
 void TreeAccumulator::Reset() {
@@ -57,7 +82,7 @@ void TreeAccumulator::Reset() {
 }
 
 std::byte* TreeAccumulator::Values(int buffer, int64_t first) const {
-  return buffers_[static_cast<size_t>(buffer)].data() + first * SizeOf(dtype_);
+  return buffers_[static_cast<size_t>(buffer)] + first * SizeOf(dtype_);
 }
 
 // Counting from n to m > n, `top` is the highest digit in which they differ: 0 in n, 1 in m. All

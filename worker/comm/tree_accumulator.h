@@ -21,12 +21,18 @@ class TreeAccumulator {
   // last before a Reset brings a multiple of `leaves_per_fold`.
   TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype, int64_t max_leaves,
                   int64_t leaves_per_fold = 1, int64_t padding = 0);
+  // As above, but its first buffer is `first` (elements), which outlives it and counts elsewhere.
+  TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t elements, DType dtype,
+                  int64_t max_leaves, int64_t leaves_per_fold);
 
   // Only digits that outlive a call have memory of their own: after n leaves these are the ones in
   // the binary form of n. So: the most ones in the binary form of max_leaves and of any multiple of
   // leaves_per_fold below it, and at least 1. With leaves_per_fold = 1 that is
   // max(1, floor(log2(max_leaves + 1))).
   static int BufferCount(int64_t max_leaves, int64_t leaves_per_fold = 1);
+
+  // Copies the sum to `to` (elements) unless it came about there. As Finish.
+  void FinishInto(std::byte* to);
 
   // Forgets the leaves; the buffers stay.
   void Reset();
@@ -42,6 +48,9 @@ class TreeAccumulator {
  private:
   static constexpr int kNoBuffer = -1;
 
+  TreeAccumulator(int64_t elements, DType dtype, int64_t max_leaves, int64_t leaves_per_fold);
+  void AddBuffers(MemoryMeter& meter, int count);
+
   // The buffers of the digits once there are `leaves` leaves, by level; digits above `top` keep
   // theirs.
   std::vector<int> AssignBuffers(int64_t leaves, int top);
@@ -53,7 +62,8 @@ class TreeAccumulator {
   int64_t leaves_ = 0;
   bool finished_ = false;
   const void* sum_ = nullptr;
-  std::vector<Buffer> buffers_;
+  std::vector<Buffer> owned_;
+  std::vector<std::byte*> buffers_;
   std::vector<int> digits_;  // by level: the index of its buffer; kNoBuffer when the digit is 0
 };
 

@@ -49,24 +49,32 @@ int64_t JobData::eval_micro_batches() const {
   return eval_.has_value() ? eval_->micro_batches() : 0;
 }
 
+namespace {
+
+RankArenas ArenasOf(const DataMesh& mesh) {
+  return {mesh.sharers().arena(), mesh.replicas() == nullptr ? nullptr : mesh.replicas()->arena()};
+}
+
+}  // namespace
+
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank,
-                 int threads, Communicator& comm, JobData data, prometheus::Registry& metrics)
+                 int threads, DataMesh& mesh, JobData data, prometheus::Registry& metrics)
     : assignment_(assignment),
       spec_(assignment.spec()),
       plan_(plan),
       group_rank_(group_rank),
-      comm_(comm),
+      mesh_(mesh),
       data_(std::move(data)),
       idle_anonymous_bytes_(AnonymousBytes()),
       ops_(MakeCpuOps(threads)),
-      memory_(plan, group_rank, comm.arena(), meter_),
+      memory_(plan, group_rank, ArenasOf(mesh), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
                        spec_.train().seq_len(), /*inference=*/false, *ops_, meter_)),
-      executor_(plan, spec_, group_rank, *ops_, *model_, comm, memory_, data_, meter_),
+      executor_(plan, spec_, group_rank, *ops_, *model_, mesh, memory_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, group_rank, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
-  meter_.Allocated(Pool::kComm, comm_.control_bytes());
+  meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
 }
@@ -76,7 +84,7 @@ absl::Status RankJob::Run(TrainObserver& observer) {
   if (status.ok()) return status;
   // Operations that are under way write into this job's memory, and peers must not wait for a rank
   // that leaves.
-  comm_.Abort(status.message());
+  mesh_.Abort(status.message());
   executor_.AwaitQuiet();
   return status;
 }
@@ -85,10 +93,10 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
   const int64_t steps = spec_.train().steps();
   const int64_t eval_every = spec_.train().eval_every();
   while (step_ < steps) {
-    const WireCounts before = comm_.counts();
+    const WireCounts before = mesh_.counts();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
     const bool last = step_ == steps;
-    const WireCounts step_counts = Difference(comm_.counts(), before);
+    const WireCounts step_counts = Difference(mesh_.counts(), before);
     if (step_ == 1 || last) ReportLedger(step_counts, observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
       SHERD_RETURN_IF_ERROR(Evaluate(observer));
@@ -108,7 +116,7 @@ absl::Status RankJob::RunStep(TrainObserver& observer) {
   metrics_.RecordStep(figures, seconds, step_, lr);
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
-  metrics_.RecordWire(comm_.counts());
+  metrics_.RecordWire(mesh_.counts());
   if (assignment_.rank() != 0) return absl::OkStatus();
   v1::StepReport report;
   report.set_step(step_);
@@ -152,11 +160,11 @@ void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observe
 int64_t RankJob::ProcessGrowth() const {
   const absl::StatusOr<int64_t> now = AnonymousBytes();
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
-  return *now - *idle_anonymous_bytes_ + comm_.arena_bytes() + comm_.control_bytes();
+  return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes();
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {
-  return sherd::WriteWeights(assignment_, plan_, output_root, step_, *ops_, memory_, comm_);
+  return sherd::WriteWeights(assignment_, plan_, output_root, step_, *ops_, memory_, mesh_);
 }
 
 }  // namespace sherd

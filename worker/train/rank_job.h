@@ -11,9 +11,9 @@
 #include "plan/ledger.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/layout.pb.h"
-#include "worker/comm/communicator.h"
 #include "worker/data/batches.h"
 #include "worker/model/model.h"
+#include "worker/train/data_mesh.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/step_executor.h"
 #include "worker/train/train_metrics.h"
@@ -42,9 +42,10 @@ class JobData final : public BatchSource {
 // thread-safe but for Stop.
 class RankJob {
  public:
-  // `comm` has an arena of RankMemory::ArenaBytes(plan) or more; the references outlive the job.
+  // `mesh` has arenas of ArenaBytes(plan) and ReplicaArenaBytes(plan); the references outlive the
+  // job.
   RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank, int threads,
-          Communicator& comm, JobData data, prometheus::Registry& metrics);
+          DataMesh& mesh, JobData data, prometheus::Registry& metrics);
 
   // All steps, evaluations and ledgers. The last completed step is in step().
   // After an error the communicator is aborted and touches nothing of the job any more.
@@ -68,7 +69,7 @@ class RankJob {
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
   const int group_rank_;
-  Communicator& comm_;
+  DataMesh& mesh_;
   JobData data_;
   MemoryMeter meter_;
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;

@@ -31,12 +31,13 @@ std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned
 
 }  // namespace
 
-RankMemory::RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryMeter& meter)
+RankMemory::RankMemory(const RankPlan& plan, int rank, const RankArenas& arenas, MemoryMeter& meter)
     : meter_(meter),
       param_type_(TypeOfBytes(plan.param_bytes)),
       grad_type_(TypeOfBytes(plan.grad_bytes)),
       last_unit_(static_cast<int>(plan.layout.units.size()) - 1),
-      arena_(arena),
+      sharers_{arenas.sharers},
+      replicas_{arenas.replicas},
       gathered_(plan.layout.units.size(), nullptr) {
   units_.resize(plan.layout.units.size());
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, rank, unit);
@@ -44,7 +45,8 @@ RankMemory::RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryM
   // elements.
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, rank, unit);
   PlaceTransient(plan);
-  SHERD_CHECK(arena_used_ == ArenaBytes(plan));
+  SHERD_CHECK(sharers_.used == ArenaBytes(plan));
+  SHERD_CHECK(replicas_.used == ReplicaArenaBytes(plan));
 }
 
 RankMemory::~RankMemory() {
@@ -53,11 +55,11 @@ RankMemory::~RankMemory() {
   }
 }
 
-std::byte* RankMemory::TakeArena(Pool pool, int64_t bytes, int64_t padding) {
+std::byte* RankMemory::TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding) {
   // Shards are whole cache lines.
   SHERD_CHECK(bytes % kCacheLine == 0);
-  std::byte* const taken = arena_ + arena_used_;
-  arena_used_ += bytes;
+  std::byte* const taken = arena.begin + arena.used;
+  arena.used += bytes;
   const auto count = [&](Pool counted, int64_t counted_bytes) {
     arena_by_pool_[static_cast<size_t>(counted)] += counted_bytes;
     meter_.Allocated(counted, counted_bytes);
@@ -76,24 +78,26 @@ void RankMemory::PlaceState(const RankPlan& plan, int rank, int index) {
   const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
   const StrategyRow& row = plan.strategy;
   UnitMemory& unit = units_[static_cast<size_t>(index)];
-  const ElementRange filled = layout.Filled(rank);
+  const int shard_index = plan.ShardIndex(rank);
+  const ElementRange filled = layout.Filled(shard_index);
   const int64_t shard_padding = layout.shard_elements - filled.size();
   const int64_t whole_padding = layout.padded_elements - layout.elements;
   const bool owns_shard = row.optimizer == Placement::kShard;
-  unit.owned = owns_shard ? layout.Shard(rank) : ElementRange{0, layout.padded_elements};
-  unit.counted = filled;
+  unit.owned = owns_shard ? layout.Shard(shard_index) : ElementRange{0, layout.padded_elements};
+  // Copies are not counted again.
+  unit.counted = rank < plan.layout.degree ? filled : ElementRange{};
   unit.segments = SegmentsOf(plan.inventory.units[static_cast<size_t>(index)], unit.owned);
 
   const int64_t param_bytes = plan.param_bytes;
   if (row.params == Placement::kShard) {
-    unit.params =
-        TakeArena(Pool::kParams, layout.shard_elements * param_bytes, shard_padding * param_bytes);
+    unit.params = TakeArena(sharers_, Pool::kParams, layout.shard_elements * param_bytes,
+                            shard_padding * param_bytes);
     unit.owned_params = unit.params;
   } else {
     const int64_t bytes = layout.padded_elements * param_bytes;
     const int64_t padding = whole_padding * param_bytes;
     const bool gathers = row.parameters == ParameterFlow::kGatherAfterUpdate;
-    unit.params = gathers ? TakeArena(Pool::kParams, bytes, padding)
+    unit.params = gathers ? TakeArena(sharers_, Pool::kParams, bytes, padding)
                           : TakeHost(Pool::kParams, bytes, padding);
     unit.owned_params = unit.params + unit.owned.begin * param_bytes;
   }
@@ -113,13 +117,23 @@ void RankMemory::PlaceGradients(const RankPlan& plan, int rank, int index) {
   UnitMemory& unit = units_[static_cast<size_t>(index)];
   const MicroBatches& split = plan.micro_batches;
   if (plan.ScattersEachMicroBatch()) {
-    unit.tree = std::make_unique<TreeAccumulator>(
-        meter_, Pool::kGrads, layout.shard_elements, grad_type_, split.count, split.degree,
-        layout.shard_elements - layout.Filled(rank).size());
+    const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex(rank)).size();
+    if (plan.AddsReplicas()) {
+      unit.owned_grads = TakeArena(replicas_, Pool::kGrads, layout.shard_elements * plan.grad_bytes,
+                                   padding * plan.grad_bytes);
+      unit.tree =
+          std::make_unique<TreeAccumulator>(meter_, unit.owned_grads, layout.shard_elements,
+                                            grad_type_, split.per_replica(), split.replica_size());
+    } else {
+      unit.tree =
+          std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements, grad_type_,
+                                            split.per_replica(), split.replica_size(), padding);
+    }
     return;
   }
-  unit.grads = TakeArena(Pool::kGrads, layout.padded_elements * plan.grad_bytes,
+  unit.grads = TakeArena(sharers_, Pool::kGrads, layout.padded_elements * plan.grad_bytes,
                          (layout.padded_elements - layout.elements) * plan.grad_bytes);
+  unit.owned_grads = unit.grads + unit.owned.begin * plan.grad_bytes;
   if (split.rounds > 1) {
     unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators,
                                                   layout.padded_elements, grad_type_, split.rounds);
@@ -142,10 +156,11 @@ void RankMemory::PlaceTransient(const RankPlan& plan) {
     const auto bytes = [&](const UnitLayout& unit) {
       return unit.padded_elements * plan.grad_bytes;
     };
-    embedding_slot_.data = TakeArena(Pool::kStaging, bytes(units.front()));
-    head_slot_.data = TakeArena(Pool::kStaging, bytes(units.back()));
+    embedding_slot_.data = TakeArena(sharers_, Pool::kStaging, bytes(units.front()));
+    head_slot_.data = TakeArena(sharers_, Pool::kStaging, bytes(units.back()));
     block_slots_.resize(static_cast<size_t>(GradientSlots(plan)));
-    for (GradientSlot& slot : block_slots_) slot.data = TakeArena(Pool::kStaging, bytes(units[1]));
+    for (GradientSlot& slot : block_slots_)
+      slot.data = TakeArena(sharers_, Pool::kStaging, bytes(units[1]));
   }
 }
 

@@ -36,6 +36,8 @@ struct UnitMemory {
   float* v = nullptr;
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
+  // Where the summed gradients of (owned) are once all are reduced; nullptr: where `tree` ends.
+  std::byte* owned_grads = nullptr;
   // Sums the gradients of micro-batches: this rank's shard of all of them where gradients are
   // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
   std::unique_ptr<TreeAccumulator> tree;
@@ -49,12 +51,20 @@ struct GradientSlot {
   Ticket reduction = 0;
 };
 
+// Memory that others read in place: those that share the rank's shards, and the holders of copies
+// of them (nullptr where there are none).
+struct RankArenas {
+  std::byte* sharers = nullptr;
+  std::byte* replicas = nullptr;
+};
+
 // All model memory of a rank, placed as the strategy's row says: what peers read in place lies in
 // the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
 class RankMemory {
  public:
-  // `arena` has ArenaBytes(plan) bytes.
-  RankMemory(const RankPlan& plan, int rank, std::byte* arena, MemoryMeter& meter);
+  // Of rank `rank` of the data-parallel group. The arenas have ArenaBytes(plan) and
+  // ReplicaArenaBytes(plan) bytes.
+  RankMemory(const RankPlan& plan, int rank, const RankArenas& arenas, MemoryMeter& meter);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
 
@@ -69,7 +79,11 @@ class RankMemory {
   GradientSlot& NextGradientSlot(int unit);
 
  private:
-  std::byte* TakeArena(Pool pool, int64_t bytes, int64_t padding = 0);
+  struct Arena {
+    std::byte* begin;
+    int64_t used = 0;
+  };
+  std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
   std::byte* TakeHost(Pool pool, int64_t bytes, int64_t padding = 0);
   void PlaceState(const RankPlan& plan, int rank, int index);
   void PlaceGradients(const RankPlan& plan, int rank, int index);
@@ -79,8 +93,8 @@ class RankMemory {
   const DType param_type_;
   const DType grad_type_;
   const int last_unit_;
-  std::byte* arena_;
-  int64_t arena_used_ = 0;
+  Arena sharers_;
+  Arena replicas_;
   int64_t arena_by_pool_[kPools] = {};
   std::vector<Buffer> buffers_;
   std::vector<UnitMemory> units_;

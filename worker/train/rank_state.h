@@ -8,8 +8,9 @@
 
 namespace sherd {
 
-// Writes the initial parameters of everything that the rank owns: pure functions of (seed, name,
-// index), so no layout changes them. Optimizer state and padding stay zero.
+// Writes the initial values of the parameters that the rank stores and of the master copies that it
+// owns: pure functions of (seed, name, index), so no layout changes them. Optimizer state and
+// padding stay zero.
 void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memory, Ops& ops);
 
 }  // namespace sherd

@@ -33,21 +33,23 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 }  // namespace
 
 StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int rank, Ops& ops,
-                           Model& model, Communicator& comm, RankMemory& memory,
-                           BatchSource& source, MemoryMeter& meter)
+                           Model& model, DataMesh& mesh, RankMemory& memory, BatchSource& source,
+                           MemoryMeter& meter)
     : plan_(plan),
       spec_(spec),
       rank_(rank),
       head_(static_cast<int>(plan.inventory.units.size()) - 1),
       ops_(ops),
       model_(model),
-      comm_(comm),
+      mesh_(mesh),
+      comm_(mesh.sharers()),
       memory_(memory),
       source_(source),
       params_(plan.inventory.units.size()),
       gathers_(plan.inventory.units.size(), 0),
       grads_(plan.inventory.units.size()),
-      slots_(plan.inventory.units.size(), nullptr) {
+      slots_(plan.inventory.units.size(), nullptr),
+      unit_reductions_(plan.inventory.units.size(), 0) {
   batch_.batch = spec.train().micro_batch();
   batch_.tokens = spec.train().seq_len();
   const int64_t bytes = batch_.batch * batch_.tokens * static_cast<int64_t>(sizeof(int32_t));
@@ -85,10 +87,7 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
 absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t micro_batches) {
   Walk walk;
   walk.plan = &plan;
-  walk.micro_batches.count = micro_batches;
-  walk.micro_batches.degree = comm_.size();
-  walk.micro_batches.rounds = (micro_batches + comm_.size() - 1) / comm_.size();
-  walk.micro_batches.order = MicroBatchOrder::kRoundRobin;
+  walk.micro_batches = SplitMicroBatches(micro_batches, mesh_.size(), /*replicas=*/1);
   walk.step = 0;
   SHERD_ASSIGN_OR_RETURN(StepFigures sums, Run(std::move(walk)));
   sums.loss /= static_cast<double>(std::max<int64_t>(1, sums.tokens));
@@ -98,8 +97,10 @@ absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t
 absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
   current_round_ = -1;
   reductions_.clear();
+  replica_reductions_.clear();
   for (const PlannedOp& op : walk.plan->ops) {
     if (stopped_.load(std::memory_order_relaxed)) return absl::AbortedError("the job was stopped");
+    SHERD_RETURN_IF_ERROR(mesh_.status());
     current_.store(&op, std::memory_order_relaxed);
     SHERD_RETURN_IF_ERROR(RunOp(op, walk));
   }
@@ -130,6 +131,8 @@ absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
     case StepOp::kAllReduce:
       ReduceBucket(op, walk);
       return absl::OkStatus();
+    case StepOp::kReduceReplicas:
+      return ReduceReplicas(op, walk);
     case StepOp::kExchange:
       return ExchangeFigures(op, walk);
     case StepOp::kUpdate:
@@ -154,11 +157,18 @@ void StepExecutor::Free(int unit) {
   params_[static_cast<size_t>(unit)].data = nullptr;
 }
 
-absl::Status StepExecutor::WaitFor(Ticket& ticket) {
+absl::Status StepExecutor::WaitFor(Ticket& ticket) { return WaitFor(comm_, ticket); }
+
+absl::Status StepExecutor::WaitFor(Communicator& comm, Ticket& ticket) {
   if (ticket == 0) return absl::OkStatus();
   const PhaseTimer timer(phases_.exposed);
   const Ticket waited = std::exchange(ticket, 0);
-  return comm_.Wait(waited);
+  return comm.Wait(waited);
+}
+
+void StepExecutor::AwaitQuiet() {
+  comm_.Wait(last_enqueued_).IgnoreError();
+  for (const Ticket ticket : replica_reductions_) mesh_.replicas()->Wait(ticket).IgnoreError();
 }
 
 absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
@@ -223,10 +233,22 @@ void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
   if (!plan_.ScattersEachMicroBatch()) return ReduceBucket(op, walk);
   const size_t at = static_cast<size_t>(op.unit);
   GradientSlot& slot = *std::exchange(slots_[at], nullptr);
-  slot.reduction =
-      Enqueued(comm_.ReduceScatter(slot.data, walk.micro_batches.ContributorsInRound(op.round),
-                                   memory_.unit(op.unit).tree.get()));
+  const MicroBatches& split = walk.micro_batches;
+  slot.reduction = Enqueued(
+      comm_.ReduceScatter(slot.data, split.ContributorsInRound(split.replica_of(rank_), op.round),
+                          memory_.unit(op.unit).tree.get()));
+  unit_reductions_[at] = slot.reduction;
   reductions_.push_back(slot.reduction);
+}
+
+absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk) {
+  SHERD_RETURN_IF_ERROR(WaitFor(unit_reductions_[static_cast<size_t>(op.unit)]));
+  UnitMemory& unit = memory_.unit(op.unit);
+  unit.tree->FinishInto(unit.owned_grads);
+  replica_reductions_.push_back(
+      mesh_.replicas()->AllReduce(unit.owned_grads, unit.owned.size(), memory_.grad_type(),
+                                  walk.micro_batches.ContributingReplicas()));
+  return absl::OkStatus();
 }
 
 void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
@@ -244,7 +266,7 @@ void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
     segments.push_back(plan_.layout.units[static_cast<size_t>(unit)].padded_elements);
   }
   std::byte* const gradients = memory_.unit(op.unit).grads;
-  const int contributors = walk.micro_batches.ContributorsInStep();
+  const int contributors = walk.micro_batches.ContributingReplicas();
   const int64_t elements = std::accumulate(segments.begin(), segments.end(), int64_t{0});
   reductions_.push_back(Enqueued(
       op.op == StepOp::kAllReduce
@@ -254,13 +276,17 @@ void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
 
 absl::Status StepExecutor::FinishReductions() {
   for (Ticket& ticket : reductions_) SHERD_RETURN_IF_ERROR(WaitFor(ticket));
+  for (Ticket& ticket : replica_reductions_) {
+    SHERD_RETURN_IF_ERROR(WaitFor(*mesh_.replicas(), ticket));
+  }
   reductions_.clear();
+  replica_reductions_.clear();
   return absl::OkStatus();
 }
 
 const std::byte* StepExecutor::Gradients(int unit) {
   UnitMemory& memory = memory_.unit(unit);
-  if (memory.grads != nullptr) return memory.grads + memory.owned.begin * plan_.grad_bytes;
+  if (memory.owned_grads != nullptr) return memory.owned_grads;
   return static_cast<const std::byte*>(memory.tree->Finish());
 }
 
@@ -284,19 +310,11 @@ absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
   const size_t size = static_cast<size_t>(record_bytes);
   std::vector<std::byte> record(size);
   mine.Write(absl::MakeSpan(record));
-  const size_t ranks = static_cast<size_t>(comm_.size());
+  const size_t ranks = static_cast<size_t>(mesh_.size());
   std::vector<std::byte> whole(size * ranks);
-  static_assert(kExchangePieceBytes <= Communicator::kMaxExchangeBytes);
-  for (int64_t begin = 0; begin < record_bytes; begin += kExchangePieceBytes) {
-    const size_t piece = static_cast<size_t>(std::min(kExchangePieceBytes, record_bytes - begin));
-    std::vector<std::byte> pieces(piece * ranks);
-    Ticket ticket =
-        Enqueued(comm_.Exchange(record.data() + begin, pieces.data(), static_cast<int64_t>(piece)));
-    SHERD_RETURN_IF_ERROR(WaitFor(ticket));
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      std::memcpy(whole.data() + rank * size + static_cast<size_t>(begin),
-                  pieces.data() + rank * piece, piece);
-    }
+  {
+    const PhaseTimer timer(phases_.exposed);
+    SHERD_RETURN_IF_ERROR(mesh_.Exchange(record.data(), whole.data(), record_bytes));
   }
   all.clear();
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -328,13 +346,11 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   // Summed in the order of the global micro-batch, so the bits do not depend on who computed it.
   double loss = trains ? 0 : walk.figures.loss;
   for (int64_t index = first_index; index < last_index; ++index) {
-    const bool consecutive = walk.micro_batches.order == MicroBatchOrder::kConsecutive;
-    const int64_t across = consecutive ? walk.micro_batches.rounds : walk.micro_batches.degree;
-    const int64_t rank = consecutive ? index / across : index % across;
-    const int64_t round = !trains ? 0 : consecutive ? index % across : index / across;
-    const ExchangeRecord& record = all[static_cast<size_t>(rank)];
-    loss += record.losses[static_cast<size_t>(round)];
-    walk.figures.tokens += record.tokens[static_cast<size_t>(round)];
+    const MicroBatches::Place place = walk.micro_batches.Of(index);
+    const ExchangeRecord& record = all[static_cast<size_t>(place.rank)];
+    const size_t round = trains ? static_cast<size_t>(place.round) : 0;
+    loss += record.losses[round];
+    walk.figures.tokens += record.tokens[round];
   }
   walk.figures.loss = loss;
   if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverged(walk);
@@ -355,7 +371,7 @@ absl::Status StepExecutor::Diverged(const Walk& walk) {
   // Whoever ends first aborts the communicator: not before all have left the exchange, which is
   // when all are in the barrier. Every rank has seen the same figures, so what becomes of the
   // barrier itself says nothing.
-  comm_.Wait(Enqueued(comm_.Barrier())).IgnoreError();
+  mesh_.Barrier().IgnoreError();
   return absl::DataLossError(absl::StrCat(
       walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
       walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/memory.h"
 #include "plan/ledger.h"
-#include "worker/comm/communicator.h"
 #include "worker/model/model.h"
+#include "worker/train/data_mesh.h"
 #include "worker/train/exchange_record.h"
 #include "worker/train/rank_memory.h"
 
@@ -54,7 +54,7 @@ class StepExecutor {
   // All arguments are kept and must outlive the executor. `seq_len` and `micro_batch` come from the
   // job.
   StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int rank, Ops& ops, Model& model,
-               Communicator& comm, RankMemory& memory, BatchSource& source, MemoryMeter& meter);
+               DataMesh& mesh, RankMemory& memory, BatchSource& source, MemoryMeter& meter);
 
   // Trains one step. kAborted after Stop, kDataLoss when loss or norm is not finite (nothing is
   // updated then), and what the communicator and the source answer.
@@ -65,7 +65,7 @@ class StepExecutor {
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
   // Returns when the communicator touches no memory of the job any more. After its Abort.
-  void AwaitQuiet() { comm_.Wait(last_enqueued_).IgnoreError(); }
+  void AwaitQuiet();
   // What was under way last: "backward h.3 round 0".
   std::string operation() const;
   const PhaseSeconds& phases() const { return phases_; }
@@ -88,6 +88,8 @@ class StepExecutor {
   absl::Status Forward(const PlannedOp& op, Walk& walk);
   absl::Status Backward(const PlannedOp& op, Walk& walk);
   void ReduceScatter(const PlannedOp& op, const Walk& walk);
+  // Starts summing the unit's shard over the replicas; waits for it to be whole in this one.
+  absl::Status ReduceReplicas(const PlannedOp& op, const Walk& walk);
   void Accumulate(const PlannedOp& op, const Walk& walk);
   // Sums whole gradients of a bucket of units, on every rank or each shard on its owner.
   void ReduceBucket(const PlannedOp& op, const Walk& walk);
@@ -97,7 +99,9 @@ class StepExecutor {
 
   absl::Status ReadMicroBatch(const Walk& walk, int64_t round);
   absl::Status PrepareGradients(int unit);
+  // Waits for an operation among those that share the rank's shards, or another communicator's.
   absl::Status WaitFor(Ticket& ticket);
+  absl::Status WaitFor(Communicator& comm, Ticket& ticket);
   // Remembers what was enqueued last, which AwaitQuiet waits for.
   Ticket Enqueued(Ticket ticket) { return last_enqueued_ = ticket; }
   // The same error on every rank, none of which ends before all have it.
@@ -113,7 +117,8 @@ class StepExecutor {
   const int head_;
   Ops& ops_;
   Model& model_;
-  Communicator& comm_;
+  DataMesh& mesh_;
+  Communicator& comm_;  // among those that share the rank's shards
   RankMemory& memory_;
   BatchSource& source_;
   std::atomic<bool> stopped_{false};
@@ -126,6 +131,8 @@ class StepExecutor {
   std::vector<UnitGrads> grads_;
   std::vector<GradientSlot*> slots_;  // by unit; nullptr: no buffer taken in this round
   std::vector<Ticket> reductions_;
+  std::vector<Ticket> unit_reductions_;     // by unit: its last reduce-scatter
+  std::vector<Ticket> replica_reductions_;  // on the mesh's replicas
   Ticket last_enqueued_ = 0;
   int64_t current_round_ = -1;
   bool has_micro_batch_ = false;

@@ -15,6 +15,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
+#include "worker/train/data_mesh.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/rank_job.h"
 
@@ -26,35 +27,67 @@ namespace {
 // by the data link and by the lease.
 constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
 
-// The rank's data-parallel group, and its own place in it.
-struct DataGroup {
+// A group that the rank is in, and its own place there.
+struct RankGroup {
+  v1::GroupKind kind = v1::GROUP_KIND_UNSPECIFIED;
   std::vector<int> ranks;
   int index = -1;
 };
 
-absl::StatusOr<DataGroup> FindDataGroup(const v1::Assignment& assignment) {
+// kNotFound when the assignment names no such group.
+absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupKind kind) {
   for (const v1::ProcessGroup& group : assignment.groups()) {
-    if (group.kind() != v1::GROUP_KIND_DATA) continue;
-    DataGroup found;
+    if (group.kind() != kind) continue;
+    RankGroup found;
+    found.kind = kind;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
       if (rank < 0 || rank >= assignment.peers_size()) {
-        return absl::InvalidArgumentError(absl::StrCat("the assignment's data group names rank ",
-                                                       rank, " of a world of ",
-                                                       assignment.peers_size()));
+        return absl::InvalidArgumentError(absl::StrCat("the assignment names rank ", rank,
+                                                       " of a world of ", assignment.peers_size()));
       }
       found.ranks.push_back(rank);
     }
     if (found.index >= 0) return found;
   }
-  return absl::InvalidArgumentError("the assignment names no data group that this rank is in");
+  return absl::NotFoundError(
+      absl::StrCat("the assignment names no ", v1::GroupKind_Name(kind), " that this rank is in"));
+}
+
+// The data-parallel group and how it is cut up.
+struct DataGroups {
+  RankGroup data;
+  RankGroup sharers;   // the data-parallel group itself unless it is cut into shard groups
+  RankGroup replicas;  // empty when nobody else holds copies
+};
+
+absl::StatusOr<DataGroups> FindDataGroups(const v1::Assignment& assignment) {
+  DataGroups groups;
+  SHERD_ASSIGN_OR_RETURN(groups.data, FindGroup(assignment, v1::GROUP_KIND_DATA));
+  groups.sharers = groups.data;
+  const int64_t shard_group = assignment.spec().parallel().shard_group();
+  if (shard_group == 0) return groups;
+  SHERD_ASSIGN_OR_RETURN(groups.sharers, FindGroup(assignment, v1::GROUP_KIND_SHARD));
+  SHERD_ASSIGN_OR_RETURN(RankGroup replicas, FindGroup(assignment, v1::GROUP_KIND_REPLICA));
+  const int64_t sharers = static_cast<int64_t>(groups.sharers.ranks.size());
+  const int64_t copies = static_cast<int64_t>(replicas.ranks.size());
+  const bool fits = sharers == shard_group &&
+                    sharers * copies == static_cast<int64_t>(groups.data.ranks.size()) &&
+                    groups.data.index == replicas.index * sharers + groups.sharers.index;
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        "the assignment's shard and replica groups do not make up its data-parallel group");
+  }
+  if (copies > 1) groups.replicas = std::move(replicas);
+  return groups;
 }
 
 // The coordinator's layout must be the one that this worker would compute: workers of another build
 // could cut units differently, and then gathers would mix them up.
 absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan, int index) {
   const std::vector<v1::UnitShard> expected =
-      DescribeOwned(plan.inventory, plan.strategy, plan.layout.degree, index);
+      DescribeOwned(plan.inventory, plan.strategy, assignment.spec().parallel(),
+                    plan.micro_batches.degree, index);
   bool equal = static_cast<int>(expected.size()) == assignment.shards_size();
   for (int unit = 0; equal && unit < assignment.shards_size(); ++unit) {
     equal = google::protobuf::util::MessageDifferencer::Equals(expected[static_cast<size_t>(unit)],
@@ -104,54 +137,61 @@ class RankTrainer final : public Trainer {
     absl::MutexLock lock(&mutex_);
     aborted_ = true;
     if (job_ != nullptr) job_->Stop();
-    if (comm_ != nullptr) comm_->Abort(reason);
+    if (mesh_ != nullptr) mesh_->Abort(reason);
   }
 
  private:
   absl::Status RunJob(TrainObserver& observer, TrainResult& result) {
     result.operation = "opening the data";
-    SHERD_ASSIGN_OR_RETURN(const DataGroup group, FindDataGroup(assignment_));
-    const RankPlan plan =
-        BuildRankPlan(assignment_.spec(), group.index, static_cast<int>(group.ranks.size()));
-    SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, group.index));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), group.index),
+    SHERD_ASSIGN_OR_RETURN(const DataGroups groups, FindDataGroups(assignment_));
+    const int index = groups.data.index;
+    const int degree = static_cast<int>(groups.data.ranks.size());
+    const RankPlan plan = BuildRankPlan(assignment_.spec(), index, degree);
+    SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, index));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), index),
                                           RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
     result.operation = "forming the data-parallel group";
-    SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> comm, Form(group, plan));
-    absl::Status status = RunFormed(group, plan, *comm, std::move(data), observer, result);
-    const int lost = comm->lost_peer();
-    if (!status.ok() && lost >= 0) result.lost_peer = group.ranks[static_cast<size_t>(lost)];
+    SHERD_ASSIGN_OR_RETURN(auto sharers, Form(groups.sharers, ArenaBytes(plan)));
+    std::unique_ptr<Communicator> replicas;
+    if (plan.AddsReplicas()) {
+      SHERD_ASSIGN_OR_RETURN(replicas, Form(groups.replicas, ReplicaArenaBytes(plan)));
+    }
+    DataMesh mesh(std::move(sharers), std::move(replicas));
+    absl::Status status = RunFormed(groups, plan, mesh, std::move(data), observer, result);
+    const int lost = mesh.lost_peer();
+    if (!status.ok() && lost >= 0) result.lost_peer = groups.data.ranks[static_cast<size_t>(lost)];
     // Peers of a rank that fails must not wait for it.
-    if (!status.ok()) comm->Abort(status.message());
+    if (!status.ok()) mesh.Abort(status.message());
     absl::MutexLock lock(&mutex_);
-    comm_ = nullptr;
+    mesh_ = nullptr;
     return status;
   }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Form(const DataGroup& group, const RankPlan& plan) {
+  absl::StatusOr<std::unique_ptr<Communicator>> Form(const RankGroup& group, int64_t arena_bytes) {
     GroupSpec spec;
     spec.job_id = assignment_.job_id();
     spec.epoch = assignment_.epoch();
-    spec.group = absl::StrCat("data:", group.ranks.front());
+    spec.group = absl::StrCat(v1::GroupKind_Name(group.kind), ":", group.ranks.front());
     spec.secret = assignment_.secret();
     spec.rank = group.index;
     for (const int rank : group.ranks) {
       spec.addresses.push_back(assignment_.peers(rank).data_address());
     }
     ShmOptions options;
-    options.arena_bytes = ArenaBytes(plan);
+    options.arena_bytes = arena_bytes;
     options.operation_timeout = kOperationTimeout;
     return FormShmCommunicator(listener_, spec, options, &formation_abort_);
   }
 
-  absl::Status RunFormed(const DataGroup& group, const RankPlan& plan, Communicator& comm,
+  absl::Status RunFormed(const DataGroups& groups, const RankPlan& plan, DataMesh& mesh,
                          JobData data, TrainObserver& observer, TrainResult& result) {
     result.operation = "allocating memory";
-    RankJob job(assignment_, plan, group.index, options_.threads, comm, std::move(data), metrics_);
-    if (!Publish(&comm, &job)) return absl::AbortedError("aborted while forming");
-    observer.OnLog(Introduction(group, plan, comm));
+    RankJob job(assignment_, plan, groups.data.index, options_.threads, mesh, std::move(data),
+                metrics_);
+    if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
+    observer.OnLog(Introduction(plan, mesh));
     observer.OnReady();
     absl::Status status = job.Run(observer);
     result.step = job.step();
@@ -167,23 +207,27 @@ class RankTrainer final : public Trainer {
     return status;
   }
 
-  std::string Introduction(const DataGroup& group, const RankPlan& plan, Communicator& comm) const {
+  std::string Introduction(const RankPlan& plan, const DataMesh& mesh) const {
     const v1::JobSpec& spec = assignment_.spec();
-    return absl::StrCat(Counted(plan.inventory.elements, "parameter"), ", ",
-                        std::string(NameOf(spec.parallel().strategy())), " over ",
-                        Counted(static_cast<int64_t>(group.ranks.size()), "rank"), ", ",
-                        std::string(NameOf(spec.precision().compute())), "; ",
-                        Counted(plan.micro_batches.count, "micro-batch", "micro-batches"),
-                        " a step in ", Counted(plan.micro_batches.rounds, "round"), "; ",
-                        Counted(comm.arena_bytes(), "byte"), " of shared memory, ",
-                        Counted(options_.threads, "thread"));
+    return absl::StrCat(
+        Counted(plan.inventory.elements, "parameter"), ", ",
+        std::string(NameOf(spec.parallel().strategy())), " over ", Counted(mesh.size(), "rank"),
+        plan.AddsReplicas() ? absl::StrCat(" in shard groups of ", mesh.sharers().size()) : "",
+        ", ", std::string(NameOf(spec.precision().compute())), "; ",
+        Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
+        Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
+        " of shared memory, ", Counted(options_.threads, "thread"),
+        plan.micro_batches.SumsInTreeOrder()
+            ? ""
+            : "; gradients are summed in another order than on one worker, so "
+              "figures differ from its by rounding (zero2 and zero3 never do)");
   }
 
   // What Abort reaches from now on; false, and nothing, when Abort came before.
-  bool Publish(Communicator* comm, RankJob* job) {
+  bool Publish(DataMesh* mesh, RankJob* job) {
     absl::MutexLock lock(&mutex_);
     if (aborted_) return false;
-    comm_ = comm;
+    mesh_ = mesh;
     job_ = job;
     return true;
   }
@@ -196,7 +240,7 @@ class RankTrainer final : public Trainer {
 
   absl::Mutex mutex_;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
-  Communicator* comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  DataMesh* mesh_ ABSL_GUARDED_BY(mutex_) = nullptr;
   RankJob* job_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

@@ -18,22 +18,21 @@ namespace {
 constexpr size_t kWordBytes = 1024;
 
 // Every rank's text when all succeeded; else the first failure, the same on every rank.
-absl::StatusOr<std::vector<std::string>> Vote(Communicator& comm,
+absl::StatusOr<std::vector<std::string>> Vote(DataMesh& mesh,
                                               const absl::StatusOr<std::string>& mine) {
   std::vector<char> word(kWordBytes, '\0');
   word[0] = static_cast<char>(mine.status().code());
   const std::string text = mine.ok() ? *mine : std::string(mine.status().message());
   std::memcpy(word.data() + 1, text.data(), std::min(text.size(), kWordBytes - 2));
-  std::vector<char> words(kWordBytes * static_cast<size_t>(comm.size()));
-  SHERD_RETURN_IF_ERROR(
-      comm.Wait(comm.Exchange(word.data(), words.data(), static_cast<int64_t>(kWordBytes))));
+  std::vector<char> words(kWordBytes * static_cast<size_t>(mesh.size()));
+  SHERD_RETURN_IF_ERROR(mesh.Exchange(word.data(), words.data(), static_cast<int64_t>(kWordBytes)));
   std::vector<std::string> texts;
-  for (int rank = 0; rank < comm.size(); ++rank) {
+  for (int rank = 0; rank < mesh.size(); ++rank) {
     const char* const said = words.data() + kWordBytes * static_cast<size_t>(rank);
     const auto code = static_cast<absl::StatusCode>(said[0]);
     if (code != absl::StatusCode::kOk) {
       // Whoever ends first aborts the communicator: not before all have heard the vote.
-      comm.Wait(comm.Barrier()).IgnoreError();
+      mesh.Barrier().IgnoreError();
       return absl::Status(code, absl::StrCat("rank ", rank, ": ", said + 1));
     }
     texts.emplace_back(said + 1);
@@ -101,9 +100,9 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, Communicator& comm) {
+                                         RankMemory& memory, DataMesh& mesh) {
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
-  const bool leads = comm.rank() == 0;
+  const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);
   const absl::StatusOr<std::string> resolved =
       ResolveOutputDirectory(output_root, assignment.spec().checkpoint().dir());
@@ -114,18 +113,18 @@ absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const
   absl::Cleanup discard = [&] {
     if (leads && resolved.ok()) DiscardStaging(*files, *resolved, info);
   };
-  SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(prepared)).status());
+  SHERD_RETURN_IF_ERROR(Vote(mesh, Outcome(prepared)).status());
 
   const std::vector<TensorRange> ranges = RangesOf(plan, memory);
   const absl::StatusOr<ShardFileInfo> shard =
-      WriteShard(*files, StagingDirectory(*resolved, info), comm.rank(), comm.size(), ranges);
+      WriteShard(*files, StagingDirectory(*resolved, info), mesh.rank(), mesh.size(), ranges);
   SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> written,
-                         Vote(comm, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
+                         Vote(mesh, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
                                                : absl::StatusOr<std::string>(shard.status())));
 
   const absl::Status published =
       leads ? Publish(*files, *resolved, info, plan, written) : absl::OkStatus();
-  SHERD_RETURN_IF_ERROR(Vote(comm, Outcome(published)).status());
+  SHERD_RETURN_IF_ERROR(Vote(mesh, Outcome(published)).status());
   std::move(discard).Cancel();
   return *resolved;
 }

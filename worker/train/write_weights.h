@@ -5,7 +5,7 @@
 #include "absl/status/statusor.h"
 #include "plan/ledger.h"
 #include "sherd/v1/layout.pb.h"
-#include "worker/comm/communicator.h"
+#include "worker/train/data_mesh.h"
 #include "worker/train/rank_memory.h"
 
 namespace sherd {
@@ -16,6 +16,6 @@ namespace sherd {
 // The final directory.
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, Communicator& comm);
+                                         RankMemory& memory, DataMesh& mesh);
 
 }  // namespace sherd

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +37,7 @@ struct Range {
   }
 };
 
-// One rank of a group whose other ranks send just what this one sends.
+// One rank of a group whose other ranks send just what this one sends; sums are of floats.
 class LateCommunicator final : public Communicator {
  public:
   LateCommunicator(int rank, int size, int64_t arena_bytes)
@@ -67,15 +70,28 @@ class LateCommunicator final : public Communicator {
     });
   }
   Ticket ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments, DType dtype,
-                              int) override {
-    int64_t elements = 0;
-    for (const int64_t segment : segments) elements += segment;
-    const Range range = InArena(data, elements * SizeOf(dtype));
-    return Enqueue(Collective::kReduceScatter, range, range, [] {});
+                              int contributors) override {
+    std::vector<int64_t> owned(segments.begin(), segments.end());
+    const Range range =
+        InArena(data, std::accumulate(owned.begin(), owned.end(), int64_t{0}) * SizeOf(dtype));
+    auto* const values = static_cast<float*>(data);
+    return Enqueue(Collective::kReduceScatter, range, range, [=, this] {
+      int64_t begin = 0;
+      for (const int64_t segment : owned) {
+        const int64_t part = segment / size_;
+        for (int64_t i = 0; i < part; ++i) {
+          values[begin + rank_ * part + i] *= static_cast<float>(contributors);
+        }
+        begin += segment;
+      }
+    });
   }
-  Ticket AllReduce(void* data, int64_t elements, DType dtype, int) override {
+  Ticket AllReduce(void* data, int64_t elements, DType dtype, int contributors) override {
     const Range range = InArena(data, elements * SizeOf(dtype));
-    return Enqueue(Collective::kAllReduce, range, range, [] {});
+    auto* const values = static_cast<float*>(data);
+    return Enqueue(Collective::kAllReduce, range, range, [=] {
+      for (int64_t i = 0; i < elements; ++i) values[i] *= static_cast<float>(contributors);
+    });
   }
   Ticket Broadcast(void*, int64_t, int) override { return Enqueue(Collective::kBroadcast); }
   Ticket Barrier() override { return Enqueue(Collective::kBarrier); }
@@ -97,6 +113,7 @@ class LateCommunicator final : public Communicator {
     return absl::OkStatus();
   }
   void Abort(absl::string_view) override {}
+  absl::Status status() const override { return absl::OkStatus(); }
   WireCounts counts() const override { return {}; }
   int lost_peer() const override { return -1; }
 
@@ -154,11 +171,14 @@ class LateCommunicator final : public Communicator {
   size_t completed_ = 0;
 };
 
-// What was under way when a unit computed.
-struct Overlap {
+// What a run told: what was under way when a unit computed, and where its blocks lay.
+struct Observed {
   int forwards_beside_gathers = 0;
   int backwards_beside_gathers = 0;
   int backwards_beside_reductions = 0;
+  std::set<const void*> block_params;
+  std::set<const void*> block_grads;
+  std::vector<double> norms;
 };
 
 // Touches what a model touches, and checks that it may.
@@ -168,7 +188,7 @@ class TouchingModel final : public Model {
 
   void Forward(int unit, absl::Span<const UnitParams> params, const MicroBatch&) override {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
-    if (comm_.Pending(Collective::kAllGather) > 0) ++overlap_.forwards_beside_gathers;
+    if (comm_.Pending(Collective::kAllGather) > 0) ++observed_.forwards_beside_gathers;
   }
   double Loss(const MicroBatch&) override { return 1; }
   double Backward(int unit, absl::Span<const UnitParams> params, absl::Span<const UnitGrads> grads,
@@ -178,15 +198,15 @@ class TouchingModel final : public Model {
     if (unit != 0) ReadParams(unit, params, what);
     WriteGrads(unit, grads, what);
     if (IsTiedHead(unit)) WriteGrads(0, grads, what);
-    if (comm_.Pending(Collective::kAllGather) > 0) ++overlap_.backwards_beside_gathers;
+    if (comm_.Pending(Collective::kAllGather) > 0) ++observed_.backwards_beside_gathers;
     if (comm_.Pending(Collective::kReduceScatter) + comm_.Pending(Collective::kAllReduce) > 0) {
-      ++overlap_.backwards_beside_reductions;
+      ++observed_.backwards_beside_reductions;
     }
     return 1;
   }
   const float* logits() const override { return nullptr; }
 
-  const Overlap& overlap() const { return overlap_; }
+  const Observed& observed() const { return observed_; }
 
  private:
   bool IsTiedHead(int unit) const {
@@ -195,7 +215,11 @@ class TouchingModel final : public Model {
   int64_t Elements(int unit) const {
     return plan_.layout.units[static_cast<size_t>(unit)].elements;
   }
-  void ReadParams(int unit, absl::Span<const UnitParams> params, const std::string& what) const {
+  bool IsBlock(int unit) const {
+    return plan_.inventory.units[static_cast<size_t>(unit)].kind == UnitKind::kBlock;
+  }
+  void ReadParams(int unit, absl::Span<const UnitParams> params, const std::string& what) {
+    if (IsBlock(unit)) observed_.block_params.insert(params[static_cast<size_t>(unit)].data);
     for (const int each : {unit, IsTiedHead(unit) ? 0 : unit}) {
       const UnitParams& read = params[static_cast<size_t>(each)];
       ASSERT_NE(read.data, nullptr) << what;
@@ -209,13 +233,15 @@ class TouchingModel final : public Model {
     auto* const begin = static_cast<std::byte*>(written.data);
     const int64_t bytes = Elements(unit) * SizeOf(written.dtype);
     comm_.ExpectWritable({begin, bytes}, what);
-    // Small numbers, different in every call.
-    std::memset(begin, ++calls_ % 32, static_cast<size_t>(bytes));
+    if (IsBlock(unit)) observed_.block_grads.insert(begin);
+    // Small whole numbers, whose sums are exact in any order; different from call to call.
+    std::fill_n(reinterpret_cast<float*>(begin), Elements(unit),
+                static_cast<float>(++calls_ % 8 + 1));
   }
 
   const RankPlan& plan_;
   const LateCommunicator& comm_;
-  Overlap overlap_;
+  Observed observed_;
   int calls_ = 0;
 };
 
@@ -228,23 +254,29 @@ class NoText final : public BatchSource {
   absl::Status ReadEval(int64_t, int32_t*, int32_t*) override { return absl::OkStatus(); }
 };
 
-Overlap TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
+Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
   const RankPlan plan = BuildRankPlan(spec, rank, degree);
-  LateCommunicator comm(rank, degree, ArenaBytes(plan));
+  auto sharers = std::make_unique<LateCommunicator>(rank, degree, ArenaBytes(plan));
+  LateCommunicator& comm = *sharers;
+  DataMesh mesh(std::move(sharers), nullptr);
   MemoryMeter meter;
-  RankMemory memory(plan, rank, comm.arena(), meter);
+  RankMemory memory(plan, rank, {comm.arena(), nullptr}, meter);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, comm);
   NoText text;
-  StepExecutor executor(plan, spec, rank, *ops, model, comm, memory, text, meter);
+  StepExecutor executor(plan, spec, rank, *ops, model, mesh, memory, text, meter);
+  std::vector<double> norms;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
     EXPECT_TRUE(figures.ok()) << figures.status();
+    if (figures.ok()) norms.push_back(figures->grad_norm);
     for (int op = 0; op < kCollectives; ++op) {
       EXPECT_EQ(comm.Pending(static_cast<Collective>(op)), 0) << "after step " << step;
     }
   }
-  return model.overlap();
+  Observed observed = model.observed();
+  observed.norms = std::move(norms);
+  return observed;
 }
 
 // F8: with every strategy, schedule and bucket size, on the first and the last rank.
@@ -262,6 +294,49 @@ TEST(StepExecutor, TouchesNoBufferThatACollectiveStillUses) {
           for (const int rank : {0, 2}) TwoSteps(spec, rank, 3);
         }
       }
+    }
+  }
+}
+
+// F8: what is counted and updated is what was summed, never what was there before. Every rank sends
+// the same whole numbers, so all strategies have one norm, to the bit.
+TEST(StepExecutor, CountsWhatWasReduced) {
+  for (const int64_t rounds : {1, 4}) {
+    for (const int64_t bucket_mb : {0, 25}) {
+      std::vector<double> norms;
+      for (const absl::string_view strategy : testing::kStrategies) {
+        v1::JobSpec spec =
+            testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 4 * rounds, {.layers = 5, .hidden = 16});
+        spec.mutable_parallel()->set_bucket_mb(bucket_mb);
+        const Observed observed = TwoSteps(spec, 0, 4);
+        ASSERT_EQ(observed.norms.size(), 2u);
+        if (norms.empty()) norms = observed.norms;
+        EXPECT_EQ(observed.norms, norms) << strategy << " rounds " << rounds;
+      }
+      // Four ranks' gradients, each at least 1: their sums' norm is at least that of fours.
+      const int64_t elements =
+          BuildRankPlan(testing::MakeJob("ddp", v1::DATA_TYPE_FP32, 4, {.layers = 5, .hidden = 16}),
+                        0, 1)
+              .inventory.elements;
+      EXPECT_GE(norms[0], 4.0 * std::sqrt(static_cast<double>(elements)) * 0.9);
+    }
+  }
+}
+
+// F17: no room is taken that the step does without.
+TEST(StepExecutor, UsesEveryRoomForUnitsThatIsPlanned) {
+  for (const absl::string_view strategy : {"zero2", "zero3", "zero3 kept"}) {
+    for (const int64_t prefetch : {0, 1, 2, 3}) {
+      v1::JobSpec spec =
+          testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 3, {.layers = 5, .hidden = 16});
+      spec.mutable_parallel()->set_prefetch(prefetch);
+      const Observed observed = TwoSteps(spec, 0, 3);
+      const RankPlan plan = BuildRankPlan(spec, 0, 3);
+      EXPECT_EQ(static_cast<int64_t>(observed.block_grads.size()), GradientSlots(plan));
+      if (strategy == "zero2") continue;
+      EXPECT_EQ(static_cast<int>(observed.block_params.size()),
+                MaxGatheredBlocks(plan.step, plan.inventory))
+          << strategy << " prefetch " << prefetch;
     }
   }
 }
