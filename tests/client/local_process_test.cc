@@ -219,13 +219,13 @@ TEST(RunPlan, RefusesTooFewOrTooManyWorkers) {
   spec.mutable_elastic()->set_min_workers(3);
   RunOptions options;
   options.workers = 0;
-  EXPECT_EQ(CheckWorkerCount(options, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
             "--workers 0 is out of range; the nearest valid value is 1 (1 to 1024)");
   options.workers = 2;
-  EXPECT_EQ(CheckWorkerCount(options, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
             "--workers 2 is less than elastic.min_workers, which is 3");
   options.workers = 3;
-  EXPECT_TRUE(CheckWorkerCount(options, spec).ok());
+  EXPECT_TRUE(CheckWorkerCount(options.workers, spec).ok());
 }
 
 }  // namespace
