@@ -35,7 +35,7 @@ class Walk {
         break;
       case StepOp::kReduceScatter:
       case StepOp::kAllReduce:
-        reduced_ = Start(op);
+        reduced_ = Start(op, ReduceSeconds(op));
         if (slot_of_[unit] != kNoSlot) {
           slot_free_[static_cast<size_t>(slot_of_[unit])] = reduced_;
           slot_of_[unit] = kNoSlot;
@@ -78,10 +78,18 @@ class Walk {
     now_ = std::max(now_, then);
   }
 
+  double ReduceSeconds(const PlannedOp& op) const {
+    double seconds = 0;
+    for (int unit = op.unit; unit < op.unit + op.units; ++unit) {
+      seconds += timeline_.units[static_cast<size_t>(unit)].reduce;
+    }
+    return seconds;
+  }
+
   // When the communication that starts now will have ended.
-  double Start(const PlannedOp& op) {
+  double Start(const PlannedOp& op, double sums = 0) {
     const double seconds = static_cast<double>(op.wire_messages) * cost_.seconds_per_message +
-                           static_cast<double>(op.wire_bytes) / cost_.bandwidth;
+                           static_cast<double>(op.wire_bytes) / cost_.bandwidth + sums;
     times_.communication += seconds;
     link_free_ = std::max(now_, link_free_) + seconds;
     if (cost_.shares_cores) WaitUntil(link_free_);

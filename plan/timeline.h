@@ -33,11 +33,13 @@ struct StepTimes {
   double exposed = 0;
 };
 
-// Seconds of compute that a unit's operations take on one rank.
+// Seconds that a unit's operations take on one rank.
 struct UnitSeconds {
   double forward = 0;
   double backward = 0;
   double accumulate = 0;
+  // Of a reduction, beside its bytes: summing what the ranks contribute to the rank's shard.
+  double reduce = 0;
   double update = 0;
 };
 
@@ -50,11 +52,11 @@ struct TimelineUnits {
 };
 
 // Walks the plan on two lanes. Compute runs its operations one after another; communication runs
-// what was started, in order, each for messages · seconds_per_message + bytes / bandwidth. Compute
-// waits where worker/train/step_executor.cc does: a forward or backward for its unit's gather, a
-// backward also for the reduction that still reads its gradient buffer, the exchange for all
-// reductions and for itself, the end of the step for all gathers. Ranks are taken to be equally
-// fast.
+// what was started, in order, each for messages · seconds_per_message + bytes / bandwidth, and a
+// reduction for its sums too. Compute waits where worker/train/step_executor.cc does: a forward or
+// backward for its unit's gather, a backward also for the reduction that still reads its gradient
+// buffer, the exchange for all reductions and for itself, the end of the step for all gathers.
+// Ranks are taken to be equally fast.
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost);
 
 // The step of the plan's rank, which has a micro-batch in every round (rank 0 does).

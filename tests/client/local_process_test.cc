@@ -82,7 +82,7 @@ TEST_F(LocalProcessTest, PathsThatNoJobCanHaveAreOneSentence) {
 
 TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
   const std::string fresh = directory_ + "/out/a";
-  RunFiles made(fresh + "/logs");
+  RunFiles made(fresh, fresh + "/logs");
   ASSERT_TRUE(made.Make().ok());
   std::ofstream(fresh + "/logs/workers.log") << "x";
   made.Remove();
@@ -90,7 +90,7 @@ TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
 
   std::filesystem::create_directories(fresh + "/logs");
   std::ofstream(fresh + "/logs/workers.log") << "of an earlier run";
-  RunFiles kept(fresh + "/logs");
+  RunFiles kept(fresh, fresh + "/logs");
   ASSERT_TRUE(kept.Make().ok());
   std::ofstream(fresh + "/logs/coordinator.log") << "x";
   kept.Remove();

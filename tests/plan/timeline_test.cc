@@ -67,6 +67,16 @@ TEST(Timeline, CountsMessages) {
   EXPECT_EQ(WalkTimeline(plan, FourUnits(2, 4), cost).step, 3 + 4 * 0.5 + 2);
 }
 
+// A bucket's reduction sums all of its units, on the lane of communication.
+TEST(Timeline, AReductionTakesTheSumsOfItsUnitsToo) {
+  TimelineUnits timeline = FourUnits(2, 4);
+  for (UnitSeconds& unit : timeline.units) unit.reduce = 0.25;
+  PlannedOp bucket = Op(StepOp::kAllReduce, 1, 3);
+  bucket.units = 3;
+  const StepPlan plan{{bucket, Op(StepOp::kExchange, -1)}};
+  EXPECT_EQ(WalkTimeline(plan, timeline, kByteASecond).step, 3 + 3 * 0.25);
+}
+
 // Two slots, three backwards: the third writes where the first is still being reduced.
 // compute: |b1 4|b2 4|wait 6 |b1 4|wait 16       |exchange 1|
 // link:         |r1  10      |r2  10      |r1  10 |
