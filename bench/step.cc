@@ -7,13 +7,13 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "bench/model_flops.h"
 #include "bench/repetitions.h"
 #include "bench/world.h"
 #include "common/check.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
+#include "plan/model_flops.h"
 #include "worker/model/model.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_state.h"

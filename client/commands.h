@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/exit_codes.h"
+#include "client/plan_request.h"
 #include "client/progress.h"
 #include "client/standard_output.h"
 
@@ -44,6 +45,10 @@ struct RunOptions {
 };
 // The first signal has `output` lose its patience.
 ExitCode RunCommand(const RunOptions& options, StandardOutput& output);
+
+// What a job, or a number of parameters, needs and sends under a strategy or under all of them.
+// Speaks to nobody and reads no file but the job's. kOther when it does not fit into a limit.
+ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format);
 
 // Becomes `sherd-worker sample ARGUMENTS…`; returns only when that cannot be started.
 ExitCode SampleCommand(const std::vector<std::string>& arguments);

@@ -27,6 +27,7 @@ struct CommandLine {
   std::string request_id;
   std::optional<int> rank;
   RunOptions run;
+  PlanFlags plan;
   std::vector<std::string> sample;
 };
 
@@ -52,11 +53,13 @@ CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLi
   return command;
 }
 
-void AddJobFile(CLI::App& command, CommandLine& line) {
-  command.add_option("JOB.yaml", line.job_file, "The job file")->required()->option_text(" ");
+CLI::Option* AddJobFile(CLI::App& command, CommandLine& line) {
   command.add_option("--set", line.overrides, "Overrides a key: train.steps=20; may be repeated")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false);
+  return command.add_option("JOB.yaml", line.job_file, "The job file")
+      ->required()
+      ->option_text(" ");
 }
 
 void AddJobId(CLI::App& command, CommandLine& line) {
@@ -92,8 +95,39 @@ void AddRun(CLI::App& app, CommandLine& line) {
   AddFormat(run, line);
 }
 
+void AddPlan(CLI::App& app, CommandLine& line) {
+  CLI::App& plan = *app.add_subcommand("plan", "Predict what a job needs and sends; runs nothing");
+  PlanFlags& flags = line.plan;
+  const auto add = [&](const char* name, std::optional<std::string>& value, const char* text,
+                       const char* help) { plan.add_option(name, value, help)->option_text(text); };
+  AddJobFile(plan, line)->required(false);
+  add("--workers", flags.workers, "N", "How many workers train");
+  plan.add_flag("--compare", flags.compare, "All strategies side by side, and which to take");
+  plan.add_flag("--explain", flags.explain, "The ordered operations of a step with their bytes");
+  add("--device-memory", flags.device_memory, "SIZE", "What a worker's device holds, as in 80GiB");
+  add("--host-memory", flags.host_memory, "SIZE", "What a host of CPU workers holds");
+  add("--workers-per-host", flags.workers_per_host, "K", "Workers that share it (default: all)");
+  add("--params", flags.params, "N", "Instead of a job file: so many parameters, as in 7e9");
+  add("--strategy", flags.strategy, "NAME", "With --params: ddp, zero1, zero2, zero3, hybrid");
+  add("--shard-group", flags.shard_group, "K", "With hybrid: ranks that share one copy");
+  add("--zero1-gradients", flags.zero1_gradients, "FLOW", "reduce_scatter or all_reduce");
+  add("--reshard-after-forward", flags.reshard_after_forward, "BOOL", "false: zero3 keeps them");
+  add("--rounds", flags.rounds, "A", "With --params: micro-batches a rank and step (default: 1)");
+  add("--compute", flags.compute, "TYPE", "With --params: bf16 (the default) or fp32");
+  add("--grad", flags.grad, "TYPE", "With --params: type of gradients (default: as --compute)");
+  add("--profile", flags.profile, "NAME", "Cost model of the estimates: cpu (the default), h100");
+  add("--flops", flags.flops, "F", "FLOP/s of a rank");
+  add("--bandwidth", flags.bandwidth, "SIZE", "Bytes a second that a rank sends, as in 50GB");
+  add("--message-seconds", flags.message_seconds, "S",
+      "Time that a message takes beside its bytes");
+  add("--optimizer-seconds", flags.optimizer_seconds, "S", "Time of AdamW on one parameter");
+  add("--overlap", flags.overlap, "BOOL", "Whether communication runs beside compute");
+  AddFormat(plan, line);
+}
+
 void AddCommands(CLI::App& app, CommandLine& line) {
   AddRun(app, line);
+  AddPlan(app, line);
   CLI::App& submit = AddRemote(app, "submit", "Queue a job and print its id", line);
   AddJobFile(submit, line);
   submit
@@ -116,6 +150,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
   const Connection& connection = line.connection;
   if (command == "run") return RunCommand(line.run, output);
+  if (command == "plan") return PlanCommand(line.plan, connection.format);
   if (command == "submit") {
     return SubmitCommand(connection, line.job_file, line.overrides, line.request_id);
   }
@@ -162,6 +197,8 @@ int Main(int argc, char** argv) {
   line.run.format = line.connection.format;
   line.run.job_file = line.job_file;
   line.run.overrides = line.overrides;
+  line.plan.job_file = line.job_file;
+  line.plan.overrides = line.overrides;
   line.run.program = argv[0];
   StandardOutput output;
   const ExitCode code = Dispatch(command.get_name(), line, output);

@@ -55,16 +55,16 @@ absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
       absl::StrCat("--data-root ", options.data_root, " is not a directory"));
 }
 
-absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec) {
-  if (options.workers < 1 || options.workers > kMostWorkers) {
+absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec) {
+  if (workers < 1 || workers > kMostWorkers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--workers ", options.workers, " is out of range; the nearest valid value is ",
-                     options.workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
+        absl::StrCat("--workers ", workers, " is out of range; the nearest valid value is ",
+                     workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
   }
   const int64_t least = NormalizeJobSpec(spec).elastic().min_workers();
-  if (options.workers >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--workers ", options.workers, " is less than elastic.min_workers, which is ", least));
+  if (workers >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--workers ", workers, " is less than elastic.min_workers, which is ", least));
 }
 
 }  // namespace sherd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "client/commands.h"
@@ -28,6 +29,6 @@ absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
                         const std::string& working_directory);
 
 // Whether so many workers suffice for the job, and no more than a host can bear.
-absl::Status CheckWorkerCount(const RunOptions& options, const v1::JobSpec& spec);
+absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec);
 
 }  // namespace sherd

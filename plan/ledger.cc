@@ -5,13 +5,10 @@
 
 #include "common/check.h"
 #include "plan/activations.h"
+#include "plan/element_bytes.h"
 
 namespace sherd {
 namespace {
-
-constexpr int64_t kFp32Bytes = 4;
-
-int64_t TypeBytes(v1::DataType type) { return type == v1::DATA_TYPE_BF16 ? 2 : kFp32Bytes; }
 
 StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
   StepPlanOptions options;
@@ -99,8 +96,8 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
   plan.micro_batches = SplitMicroBatches(spec.train().global_batch() / spec.train().micro_batch(),
                                          degree, ReplicasOf(*row, spec.parallel(), degree));
   plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
-  plan.param_bytes = TypeBytes(spec.precision().compute());
-  plan.grad_bytes = TypeBytes(spec.precision().grad());
+  plan.param_bytes = ElementBytes(spec.precision().compute());
+  plan.grad_bytes = ElementBytes(spec.precision().grad());
   plan.step =
       BuildStepPlan(plan.inventory, plan.layout, plan.strategy, OptionsOf(plan, spec, rank));
   return plan;
@@ -172,9 +169,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   };
   predict_state("params", row.params, plan.param_bytes);
   predict_state("grads", row.grads, plan.grad_bytes);
-  // fp32 parameters are their own master copy.
-  predict_state("optimizer", row.optimizer,
-                2 * kFp32Bytes + (plan.param_bytes == kFp32Bytes ? 0 : kFp32Bytes));
+  predict_state("optimizer", row.optimizer, OptimizerElementBytes(plan.param_bytes));
   predict("padding", padding);
 
   const bool scattered = plan.ScattersEachMicroBatch();

@@ -82,7 +82,7 @@ TEST_F(LocalProcessTest, PathsThatNoJobCanHaveAreOneSentence) {
 
 TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
   const std::string fresh = directory_ + "/out/a";
-  RunFiles made(fresh + "/logs");
+  RunFiles made(fresh, fresh + "/logs");
   ASSERT_TRUE(made.Make().ok());
   std::ofstream(fresh + "/logs/workers.log") << "x";
   made.Remove();
@@ -90,7 +90,7 @@ TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
 
   std::filesystem::create_directories(fresh + "/logs");
   std::ofstream(fresh + "/logs/workers.log") << "of an earlier run";
-  RunFiles kept(fresh + "/logs");
+  RunFiles kept(fresh, fresh + "/logs");
   ASSERT_TRUE(kept.Make().ok());
   std::ofstream(fresh + "/logs/coordinator.log") << "x";
   kept.Remove();
@@ -219,13 +219,13 @@ TEST(RunPlan, RefusesTooFewOrTooManyWorkers) {
   spec.mutable_elastic()->set_min_workers(3);
   RunOptions options;
   options.workers = 0;
-  EXPECT_EQ(CheckWorkerCount(options, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
             "--workers 0 is out of range; the nearest valid value is 1 (1 to 1024)");
   options.workers = 2;
-  EXPECT_EQ(CheckWorkerCount(options, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
             "--workers 2 is less than elastic.min_workers, which is 3");
   options.workers = 3;
-  EXPECT_TRUE(CheckWorkerCount(options, spec).ok());
+  EXPECT_TRUE(CheckWorkerCount(options.workers, spec).ok());
 }
 
 }  // namespace

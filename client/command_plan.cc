@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/complain.h"
+#include "client/job_file.h"
+#include "client/render_plan.h"
+#include "client/run_plan.h"
+#include "common/status_macros.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+namespace {
+
+// A step of more passes over a unit is not worth the memory of its plan.
+constexpr int64_t kMostPasses = int64_t{1} << 20;
+
+// The normalised specification of a job that can run, and the world that it would get.
+struct PlannedJob {
+  v1::JobSpec spec;
+  int workers = 0;
+};
+
+absl::Status CheckLength(const v1::JobSpec& spec, int64_t workers) {
+  const int64_t micro_batches = spec.train().global_batch() / spec.train().micro_batch();
+  const int64_t rounds = (micro_batches + workers - 1) / workers;
+  const int64_t units = spec.model().layers() + 2;
+  if (rounds <= kMostPasses / units) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a step of ", rounds, " micro-batches a rank through ", units,
+      " units is too long to plan; at most ", kMostPasses / units, " micro-batches a rank can be"));
+}
+
+absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
+  SHERD_ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.job_file, flags.overrides));
+  SHERD_RETURN_IF_ERROR(CheckJobFile(file));
+  SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, file.spec));
+  for (const std::string& warning : file.warnings) std::cerr << warning << "\n";
+  PlannedJob job;
+  job.spec = NormalizeJobSpec(file.spec);
+  const int64_t most = job.spec.elastic().max_workers();
+  if (most > 0 && workers > most) {
+    std::cerr << "elastic.max_workers is " << most << ": of " << workers << " workers "
+              << workers - most << " would stay idle" << std::endl;
+    workers = most;
+  }
+  job.workers = static_cast<int>(workers);
+  SHERD_RETURN_IF_ERROR(CheckLength(job.spec, workers));
+  return job;
+}
+
+// All strategies with --compare, else the one that was asked for.
+std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& request, bool compare) {
+  if (!compare) return {ReportOnJob(job.spec, job.workers, request.limits, request.cost)};
+  std::vector<PlanReport> reports;
+  for (const StrategyChoice& choice : StrategyChoices()) {
+    v1::JobSpec spec = job.spec;
+    Choose(choice, *spec.mutable_parallel());
+    reports.push_back(ReportOnJob(spec, job.workers, request.limits, request.cost));
+  }
+  return reports;
+}
+
+void Print(OutputFormat format, const Json& json, const std::string& text) {
+  switch (format) {
+    case OutputFormat::kTable:
+      std::cout << text;
+      break;
+    case OutputFormat::kJson:
+      std::cout << ToLine(json) << "\n";
+      break;
+    case OutputFormat::kYaml:
+      std::cout << ToYaml(json);
+      break;
+  }
+  std::cout << std::flush;
+}
+
+// A plan that does not fit is an answer, but no success: neither is one of bad usage.
+ExitCode EndOf(const std::vector<PlanReport>& reports) {
+  const bool refused = std::all_of(reports.begin(), reports.end(), [](const PlanReport& report) {
+    return report.fits.has_value() && !*report.fits;
+  });
+  if (!refused) return ExitCode::kSuccess;
+  for (const PlanReport& report : reports) std::cerr << ShortfallText(report) << std::endl;
+  return ExitCode::kOther;
+}
+
+}  // namespace
+
+ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format) {
+  const absl::StatusOr<PlanRequest> request = ReadPlanFlags(flags);
+  if (!request.ok()) return ComplainAboutUse(request.status());
+  std::vector<PlanReport> reports;
+  for (const TheoryQuestion& question : request->theory) {
+    reports.push_back(ReportOnTheory(question, request->limits, request->known_bandwidth));
+  }
+  Json operations;
+  std::string explanation;
+  if (reports.empty()) {
+    const absl::StatusOr<PlannedJob> job = ReadJob(flags, request->workers);
+    if (!job.ok()) return ComplainAboutUse(job.status());
+    reports = ReportsOf(*job, *request, flags.compare);
+    if (flags.explain) {
+      const RankPlan plan = BuildRankPlan(job->spec, 0, job->workers);
+      operations = OperationsJson(plan);
+      explanation = absl::StrCat("\nThe step of rank 0\n", Describe(plan.step, plan.inventory));
+    }
+  }
+  if (flags.compare) {
+    Print(format, ComparisonJson(reports, *request), ComparisonText(reports, *request));
+  } else {
+    Json json = PlanJson(reports.front(), *request);
+    if (flags.explain) json["operations"] = std::move(operations);
+    Print(format, json, absl::StrCat(PlanText(reports.front(), *request), explanation));
+  }
+  return EndOf(reports);
+}
+
+}  // namespace sherd

@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/ledger_order.h"
+#include "client/render_plan.h"
+#include "client/render_text.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+bool IsTheory(const PlanReport& report) { return report.ranks.empty(); }
+
+std::string Size(const PlanReport& report, int64_t bytes) {
+  return IsTheory(report) ? DecimalBytes(bytes) : HumanBytes(bytes);
+}
+
+// Without the columns of which nothing is known.
+Rows WithoutEmptyColumns(const Rows& rows) {
+  Rows kept(rows.size());
+  for (size_t c = 0; c < rows.front().size(); ++c) {
+    const bool empty =
+        std::all_of(rows.begin() + 1, rows.end(),
+                    [&](const std::vector<std::string>& row) { return row[c] == "-"; });
+    if (empty) continue;
+    for (size_t r = 0; r < rows.size(); ++r) kept[r].push_back(rows[r][c]);
+  }
+  return kept;
+}
+
+// The first column is text, the others are numbers.
+std::string NumbersTable(const Rows& rows) {
+  std::vector<bool> right(rows.front().size(), true);
+  right[0] = false;
+  return Table(rows, right);
+}
+
+std::string Heading(const PlanReport& report, absl::string_view name) {
+  return absl::StrCat(name, report.workers, report.workers == 1 ? " worker, " : " workers, ",
+                      WithThousands(report.parameters), " parameters\n");
+}
+
+std::string LimitsText(const PlanReport& report) {
+  std::string text;
+  for (const MemoryCheck& check : report.checks) {
+    absl::StrAppend(&text,
+                    check.spare() >= 0 ? "fits: " : "does not fit: ", HumanBytes(check.needed),
+                    IsTheory(report) ? " of model state" : "", " in ", HumanBytes(check.capacity),
+                    " of ", check.limit, " memory, ", HumanBytes(std::abs(check.spare())),
+                    check.spare() >= 0 ? " to spare\n" : " short\n");
+  }
+  if (IsTheory(report) && !text.empty()) {
+    absl::StrAppend(&text, "(activations and buffers come on top; a job file would tell)\n");
+  }
+  return text;
+}
+
+std::string CostText(const PlanRequest& request) {
+  return absl::StrCat("estimated with the cost model ", request.cost_source);
+}
+
+std::string EstimateText(const PlanReport& report, const PlanRequest& request) {
+  if (!report.times) {
+    if (!report.communication_seconds) return "";
+    return absl::StrCat("communication: ", SecondsText(*report.communication_seconds),
+                        " a step, hidden or not, ", CostText(request), "\n");
+  }
+  return absl::StrCat("step: ", SecondsText(report.times->step), ", of which ",
+                      SecondsText(report.times->exposed), " of ",
+                      SecondsText(report.times->communication), " communication exposed, ",
+                      CostText(request), "\n");
+}
+
+std::string RankTables(const PlanReport& report) {
+  Rows memory = {{"pool"}};
+  Rows wire = {{"collective"}};
+  for (const v1::RankLedger& rank : report.ranks) {
+    const std::string name = report.ranks.size() == 1 && report.workers > 1
+                                 ? "every rank"
+                                 : absl::StrCat("rank ", rank.rank());
+    memory.front().push_back(name);
+    wire.front().push_back(name);
+    wire.front().push_back("messages");
+  }
+  for (const std::string& pool : PoolsOf(report.ranks)) {
+    std::vector<std::string>& row = memory.emplace_back(1, pool);
+    for (const v1::RankLedger& rank : report.ranks) {
+      row.push_back(HumanBytes(rank.memory().at(pool).predicted()));
+    }
+  }
+  for (const std::string& collective : CollectivesOf(report.ranks)) {
+    std::vector<std::string>& row = wire.emplace_back(1, collective);
+    for (const v1::RankLedger& rank : report.ranks) {
+      const v1::WireLine& line = rank.wire().at(collective);
+      row.push_back(HumanBytes(line.bytes().predicted()));
+      row.push_back(WithThousands(line.messages().predicted()));
+    }
+  }
+  return absl::StrCat("Memory of a rank\n", NumbersTable(memory), "\nSent by a rank in one step\n",
+                      NumbersTable(wire));
+}
+
+std::string TheoryTables(const PlanReport& report) {
+  Rows memory = {{"params", DecimalBytes(report.state.params)},
+                 {"grads", DecimalBytes(report.state.grads)},
+                 {"optimizer", DecimalBytes(report.state.optimizer)},
+                 {"total", DecimalBytes(report.state.total())}};
+  if (report.gathered_bytes.value_or(0) > 0) {
+    memory.push_back({"gathered beside it", DecimalBytes(*report.gathered_bytes)});
+  }
+  Rows wire;
+  for (const WireUse& use : report.wire) wire.push_back({use.collective, DecimalBytes(use.bytes)});
+  wire.push_back({"total", DecimalBytes(report.wire_total)});
+  return absl::StrCat("Model state of a rank\n", NumbersTable(memory),
+                      "\nSent by a rank in one step\n", NumbersTable(wire));
+}
+
+std::string FitsCell(const PlanReport& report) {
+  if (report.checks.empty()) return "-";
+  const int64_t spare = report.SpareBytes();
+  return spare >= 0 ? absl::StrCat("yes, ", HumanBytes(spare), " to spare")
+                    : absl::StrCat("no, ", HumanBytes(-spare), " short");
+}
+
+std::string MemoryTable(const std::vector<PlanReport>& reports) {
+  Rows rows = {{"strategy", "params", "grads", "optimizer", "state", "gathered", "peak",
+                "redundant", "fits"}};
+  for (const PlanReport& report : reports) {
+    const auto size = [&](int64_t bytes) { return Size(report, bytes); };
+    const auto size_or_dash = [&](const std::optional<int64_t>& bytes) {
+      return bytes ? size(*bytes) : "-";
+    };
+    rows.push_back({NameOf(report.choice), size(report.state.params), size(report.state.grads),
+                    size(report.state.optimizer), size(report.state.total()),
+                    size_or_dash(report.gathered_bytes), size_or_dash(report.peak_bytes),
+                    size(report.redundant_bytes), FitsCell(report)});
+  }
+  return NumbersTable(WithoutEmptyColumns(rows));
+}
+
+std::string WireTable(const std::vector<PlanReport>& reports) {
+  constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce", "exchange"};
+  Rows rows = {{"strategy"}};
+  rows[0].insert(rows[0].end(), std::begin(kCollectives), std::end(kCollectives));
+  rows[0].insert(rows[0].end(), {"total", "communication", "exposed", "step"});
+  for (const PlanReport& report : reports) {
+    std::vector<std::string>& row = rows.emplace_back(1, NameOf(report.choice));
+    for (const char* collective : kCollectives) {
+      const auto found =
+          std::find_if(report.wire.begin(), report.wire.end(),
+                       [&](const WireUse& use) { return use.collective == collective; });
+      const bool sent = found != report.wire.end() && found->bytes > 0;
+      row.push_back(sent ? Size(report, found->bytes) : "-");
+    }
+    row.push_back(Size(report, report.wire_total));
+    row.push_back(report.communication_seconds ? SecondsText(*report.communication_seconds) : "-");
+    row.push_back(report.times ? SecondsText(report.times->exposed) : "-");
+    row.push_back(report.times ? SecondsText(report.times->step) : "-");
+  }
+  return NumbersTable(WithoutEmptyColumns(rows));
+}
+
+}  // namespace
+
+std::string DecimalBytes(int64_t bytes) {
+  constexpr absl::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  if (bytes < 1000) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  // 999.95 would print as 1000.0.
+  while (value >= 999.95 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string SecondsText(double seconds) {
+  if (seconds >= 100) return absl::StrFormat("%.0f s", seconds);
+  if (seconds >= 1) return absl::StrFormat("%.2f s", seconds);
+  if (seconds >= 1e-3) return absl::StrFormat("%.1f ms", seconds * 1e3);
+  return absl::StrFormat("%.1f us", seconds * 1e6);
+}
+
+std::string PlanText(const PlanReport& report, const PlanRequest& request) {
+  const std::string group = report.shard_group == report.workers
+                                ? ""
+                                : absl::StrCat("shared by groups of ", report.shard_group, " of ");
+  return absl::StrCat(
+      Heading(report, absl::StrCat(NameOf(report.choice), ": ", group)), "\n",
+      IsTheory(report) ? TheoryTables(report) : RankTables(report),
+      "\nmodel state of all ranks beyond one copy: ", Size(report, report.redundant_bytes), "\n",
+      EstimateText(report, request), LimitsText(report));
+}
+
+std::string ComparisonText(const std::vector<PlanReport>& reports, const PlanRequest& request) {
+  std::string text = absl::StrCat(
+      Heading(reports.front(), ""),
+      "\nMemory of a rank; redundant: model state of all ranks beyond one copy\n",
+      MemoryTable(reports), "\nSent by a rank in one step",
+      reports.front().communication_seconds ? absl::StrCat("; times are ", CostText(request)) : "",
+      "\n", WireTable(reports), "\n");
+  if (const std::optional<Recommendation> best = Recommend(reports)) {
+    absl::StrAppend(&text, "recommended: ", ReasonText(reports, *best), "\n");
+  }
+  return text;
+}
+
+}  // namespace sherd

@@ -1,0 +1,30 @@
+#include "plan/model_flops.h"
+
+namespace sherd {
+
+double ForwardFlops(const ModelShape& shape, const Inventory& inventory, const Unit& unit,
+                    int64_t seq_len, int64_t tokens) {
+  int64_t multiplied = 0;
+  switch (unit.kind) {
+    case UnitKind::kEmbedding:
+      break;
+    case UnitKind::kBlock:
+      multiplied = unit.elements + seq_len * shape.hidden;
+      break;
+    case UnitKind::kHead:
+      multiplied = unit.elements + (inventory.tied ? shape.vocab * shape.hidden : 0);
+      break;
+  }
+  return 2.0 * static_cast<double>(tokens) * static_cast<double>(multiplied);
+}
+
+double TrainingFlops(const ModelShape& shape, const Inventory& inventory, int64_t seq_len,
+                     int64_t tokens) {
+  double forward = 0;
+  for (const Unit& unit : inventory.units) {
+    forward += ForwardFlops(shape, inventory, unit, seq_len, tokens);
+  }
+  return (1.0 + kBackwardPerForward) * forward;
+}
+
+}  // namespace sherd

@@ -1,0 +1,168 @@
+#include "plan/plan_report.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "plan/job_spec.h"
+#include "plan/ledger.h"
+
+namespace sherd {
+namespace {
+
+constexpr auto kScatter = v1::GRADIENT_REDUCTION_REDUCE_SCATTER;
+constexpr auto kReduce = v1::GRADIENT_REDUCTION_ALL_REDUCE;
+
+constexpr std::array<StrategyChoice, 6> kChoices = {{
+    {v1::STRATEGY_DDP, kScatter, true},
+    {v1::STRATEGY_ZERO1, kScatter, true},
+    {v1::STRATEGY_ZERO1, kReduce, true},
+    {v1::STRATEGY_ZERO2, kScatter, true},
+    {v1::STRATEGY_ZERO3, kScatter, true},
+    {v1::STRATEGY_ZERO3, kScatter, false},
+}};
+
+void CheckLimits(const MemoryLimits& limits, PlanReport& report) {
+  const int64_t needed = report.NeededBytes();
+  if (limits.device) report.checks.push_back({"device", *limits.device, needed});
+  if (limits.host) {
+    const int64_t ranks = std::min(limits.workers_per_host, report.workers);
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    report.checks.push_back(
+        {"host", *limits.host, needed > kMost / ranks ? kMost : ranks * needed});
+  }
+  if (report.checks.empty()) return;
+  report.fits = std::all_of(report.checks.begin(), report.checks.end(),
+                            [](const MemoryCheck& check) { return check.spare() >= 0; });
+}
+
+bool SameButForTheRank(v1::RankLedger a, const v1::RankLedger& b) {
+  a.set_rank(b.rank());
+  return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
+int64_t Pool(const v1::RankLedger& ledger, const char* pool) {
+  return ledger.memory().at(pool).predicted();
+}
+
+}  // namespace
+
+std::string NameOf(const StrategyChoice& choice) {
+  const std::string name(NameOf(choice.strategy));
+  if (choice.strategy == v1::STRATEGY_ZERO1 && choice.zero1_gradients == kReduce) {
+    return absl::StrCat(name, " ", NameOf(kReduce));
+  }
+  const StrategyRow* row = FindTheoryRow(choice.strategy, choice.zero1_gradients);
+  const bool gathers = row != nullptr && row->parameters == ParameterFlow::kGatherPerUse;
+  return gathers && !choice.reshard_after_forward ? absl::StrCat(name, " kept") : name;
+}
+
+absl::Span<const StrategyChoice> StrategyChoices() { return kChoices; }
+
+StrategyChoice ChoiceOf(const v1::ParallelSpec& parallel) {
+  return {parallel.strategy(), parallel.zero1_gradients(), parallel.reshard_after_forward()};
+}
+
+void Choose(const StrategyChoice& choice, v1::ParallelSpec& parallel) {
+  parallel.set_strategy(choice.strategy);
+  parallel.set_zero1_gradients(choice.zero1_gradients);
+  parallel.set_reshard_after_forward(choice.reshard_after_forward);
+}
+
+int64_t PlanReport::NeededBytes() const {
+  return peak_bytes.value_or(state.total() + gathered_bytes.value_or(0));
+}
+
+int64_t PlanReport::SpareBytes() const {
+  SHERD_CHECK(!checks.empty());
+  int64_t spare = checks.front().spare();
+  for (const MemoryCheck& check : checks) spare = std::min(spare, check.spare());
+  return spare;
+}
+
+PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,
+                       const CostModel& cost) {
+  const RankPlan plan = BuildRankPlan(spec, 0, workers);
+  const v1::RankLedger first = PredictLedger(plan, spec, 0);
+  TheoryQuestion question;
+  question.strategy = plan.strategy;
+  question.parameters = plan.inventory.elements;
+  question.degree = question.shard_group = workers;
+  question.param_bytes = plan.param_bytes;
+  question.grad_bytes = plan.grad_bytes;
+
+  PlanReport report;
+  report.choice = ChoiceOf(spec.parallel());
+  report.workers = report.shard_group = workers;
+  report.parameters = plan.inventory.elements;
+  report.state = {Pool(first, "params"), Pool(first, "grads"), Pool(first, "optimizer")};
+  report.redundant_bytes = RedundantBytes(question);
+  report.gathered_bytes = Pool(first, "gathered");
+  for (const char* name : {"all_gather", "reduce_scatter", "all_reduce", "exchange"}) {
+    const auto found = first.wire().find(name);
+    if (found != first.wire().end()) {
+      report.wire.push_back({name, found->second.bytes().predicted()});
+    }
+  }
+  report.wire_total = first.wire().at("total").bytes().predicted();
+  report.peak_bytes = Pool(first, "peak");
+  report.times = EstimateStep(plan, spec.train(), cost);
+  report.communication_seconds = report.times->communication;
+  CheckLimits(limits, report);
+  report.ranks.push_back(first);
+  if (workers > 1) {
+    v1::RankLedger last =
+        PredictLedger(BuildRankPlan(spec, workers - 1, workers), spec, workers - 1);
+    if (!SameButForTheRank(first, last)) report.ranks.push_back(std::move(last));
+  }
+  return report;
+}
+
+PlanReport ReportOnTheory(const TheoryQuestion& question, const MemoryLimits& limits,
+                          std::optional<double> bandwidth) {
+  PlanReport report;
+  report.choice.strategy = question.strategy.strategy;
+  if (question.strategy.variant != v1::GRADIENT_REDUCTION_UNSPECIFIED) {
+    report.choice.zero1_gradients = question.strategy.variant;
+  }
+  report.choice.reshard_after_forward = question.reshard_after_forward;
+  report.workers = question.degree;
+  report.shard_group = question.shard_group;
+  report.parameters = question.parameters;
+  report.state = StateBytesOf(question);
+  report.redundant_bytes = RedundantBytes(question);
+  report.gathered_bytes = GatheredBytes(question);
+  const WireBytes wire = WireBytesOf(question);
+  report.wire = {{"all_gather", wire.all_gather},
+                 {"reduce_scatter", wire.reduce_scatter},
+                 {"all_reduce", wire.all_reduce}};
+  report.wire_total = wire.total();
+  if (bandwidth) report.communication_seconds = static_cast<double>(wire.total()) / *bandwidth;
+  CheckLimits(limits, report);
+  return report;
+}
+
+std::vector<Consumer> LargestConsumers(const PlanReport& report, size_t most) {
+  std::vector<Consumer> consumers;
+  if (report.ranks.empty()) {
+    consumers = {{"params", report.state.params},
+                 {"grads", report.state.grads},
+                 {"optimizer", report.state.optimizer},
+                 {"gathered", report.gathered_bytes.value_or(0)}};
+  } else {
+    for (const auto& [pool, line] : report.ranks.front().memory()) {
+      if (pool != "peak") consumers.push_back({pool, line.predicted()});
+    }
+  }
+  std::sort(consumers.begin(), consumers.end(), [](const Consumer& a, const Consumer& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.pool < b.pool;
+  });
+  if (consumers.size() > most) consumers.resize(most);
+  return consumers;
+}
+
+}  // namespace sherd

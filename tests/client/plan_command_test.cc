@@ -1,0 +1,295 @@
+#include <string>
+#include <vector>
+
+#include "client/plan_request.h"
+#include "client/quantities.h"
+#include "client/render_plan.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/jobs.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+PlanFlags SevenBillion() {
+  PlanFlags flags;
+  flags.params = "7e9";
+  flags.workers = "4";
+  flags.strategy = "zero3";
+  return flags;
+}
+
+PlanFlags OfAFile() {
+  PlanFlags flags;
+  flags.job_file = "job.yaml";
+  flags.workers = "4";
+  return flags;
+}
+
+PlanFlags Comparison(const char* device_memory) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy.reset();
+  flags.compare = true;
+  flags.device_memory = device_memory;
+  return flags;
+}
+
+std::string Error(const PlanFlags& flags) {
+  const absl::StatusOr<PlanRequest> request = ReadPlanFlags(flags);
+  EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(request.status().message());
+}
+
+PlanRequest Read(const PlanFlags& flags) {
+  const absl::StatusOr<PlanRequest> request = ReadPlanFlags(flags);
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.value_or(PlanRequest());
+}
+
+std::vector<PlanReport> TheoryReports(const PlanRequest& request) {
+  std::vector<PlanReport> reports;
+  for (const TheoryQuestion& question : request.theory) {
+    reports.push_back(ReportOnTheory(question, request.limits, request.known_bandwidth));
+  }
+  return reports;
+}
+
+TEST(Quantities, SizesHaveAUnitAndAreStrict) {
+  EXPECT_EQ(*ParseByteSize("--m", "80GiB"), int64_t{80} << 30);
+  EXPECT_EQ(*ParseByteSize("--m", "1.5KiB"), 1536);
+  EXPECT_EQ(*ParseByteSize("--m", "50GB"), 50'000'000'000);
+  EXPECT_EQ(*ParseByteSize("--m", "16MB"), 16'000'000);
+  EXPECT_EQ(*ParseByteSize("--m", "1048576TiB"), int64_t{1} << 60);
+  for (const char* text : {"", "80", "GiB", "80gib", "80 GiB", " 80GiB", "80GiB ", "-1GiB", "+1GiB",
+                           "1e3GiB", "0x1GiB", "1.2.3GiB", "nanGiB", "infGiB", "80G", ".GiB"}) {
+    EXPECT_THAT(std::string(ParseByteSize("--m", text).status().message()),
+                AllOf(StartsWith("--m"), HasSubstr("as in 80GiB")))
+        << text;
+  }
+  for (const char* text : {"0GiB", "0.0000000001KiB", "1048577TiB"}) {
+    EXPECT_THAT(std::string(ParseByteSize("--m", text).status().message()),
+                HasSubstr("at least one byte"))
+        << text;
+  }
+}
+
+TEST(Quantities, CountsAreWholeAndInRange) {
+  EXPECT_EQ(*ParseCount("--n", "7e9", 1, 10'000'000'000), 7'000'000'000);
+  EXPECT_EQ(*ParseCount("--n", "7000000001", 1, 10'000'000'000), 7'000'000'001);
+  EXPECT_EQ(*ParseCount("--n", "1.5e1", 1, 20), 15);
+  for (const char* text :
+       {"", "seven", "7B", "1.5", "nan", "inf", "1e999", "0x10", " 7", "7 ", "--7"}) {
+    EXPECT_EQ(ParseCount("--n", text, 1, 20).status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+  EXPECT_EQ(ParseCount("--n", "0", 1, 20).status().message(),
+            "--n 0 is out of range; the nearest valid value is 1 (1 to 20)");
+  EXPECT_EQ(ParseCount("--n", "1e300", 1, 20).status().message(),
+            "--n 1e300 is out of range; the nearest valid value is 20 (1 to 20)");
+}
+
+TEST(Quantities, RealsAreFinite) {
+  EXPECT_EQ(*ParseReal("--f", "1e12", 1, 1e24), 1e12);
+  for (const char* text : {"nan", "-inf", "1e999", "fast", "0", "-1", "1e25"}) {
+    EXPECT_FALSE(ParseReal("--f", text, 1, 1e24).ok()) << text;
+  }
+}
+
+TEST(PlanFlags, SayWhatIsMissing) {
+  EXPECT_THAT(Error({}), HasSubstr("name a job file, or a number of parameters"));
+  PlanFlags flags = SevenBillion();
+  flags.strategy.reset();
+  EXPECT_THAT(Error(flags), HasSubstr("--strategy is missing"));
+  flags = SevenBillion();
+  flags.workers.reset();
+  EXPECT_THAT(Error(flags), HasSubstr("--workers is missing"));
+  flags = SevenBillion();
+  flags.strategy = "hybrid";
+  EXPECT_THAT(Error(flags), HasSubstr("needs --shard-group"));
+}
+
+TEST(PlanFlags, RefuseWhatContradictsItself) {
+  PlanFlags flags = SevenBillion();
+  flags.job_file = "job.yaml";
+  EXPECT_THAT(Error(flags), HasSubstr("contradict"));
+  flags = SevenBillion();
+  flags.compare = true;
+  EXPECT_THAT(Error(flags), HasSubstr("leave out --strategy"));
+  flags = SevenBillion();
+  flags.overrides = {"train.steps=3"};
+  EXPECT_THAT(Error(flags), HasSubstr("--set changes a job file"));
+  flags = SevenBillion();
+  flags.explain = true;
+  EXPECT_THAT(Error(flags), HasSubstr("--explain needs a job file"));
+  flags = OfAFile();
+  flags.explain = flags.compare = true;
+  EXPECT_THAT(Error(flags), HasSubstr("leave out --compare"));
+  flags = OfAFile();
+  flags.rounds = "3";
+  EXPECT_THAT(Error(flags), StartsWith("--rounds goes with --params"));
+  flags = SevenBillion();
+  flags.flops = "1e12";
+  EXPECT_THAT(Error(flags), StartsWith("--flops needs a job file"));
+  flags = SevenBillion();
+  flags.zero1_gradients = "all_reduce";
+  EXPECT_THAT(Error(flags), HasSubstr("goes with --strategy zero1"));
+  flags = SevenBillion();
+  flags.shard_group = "2";
+  EXPECT_THAT(Error(flags), HasSubstr("goes with --strategy hybrid"));
+  flags = SevenBillion();
+  flags.workers_per_host = "2";
+  EXPECT_THAT(Error(flags), HasSubstr("goes with --host-memory"));
+}
+
+TEST(PlanFlags, NameTheNearestValue) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy = "zero33";
+  EXPECT_EQ(Error(flags), "--strategy: unknown value 'zero33'; did you mean 'zero3'?");
+  flags = SevenBillion();
+  flags.strategy = "pipeline";
+  EXPECT_EQ(Error(flags),
+            "--strategy: unknown value 'pipeline'; it is one of ddp, zero1, zero2, zero3, hybrid");
+  flags = SevenBillion();
+  flags.compute = "fp3";
+  EXPECT_THAT(Error(flags), HasSubstr("'fp3'; did you mean 'fp32'?"));
+  flags = OfAFile();
+  flags.profile = "h10";
+  EXPECT_THAT(Error(flags), HasSubstr("did you mean 'h100'"));
+  flags = SevenBillion();
+  flags.strategy = "hybrid";
+  flags.shard_group = "3";
+  EXPECT_THAT(Error(flags), HasSubstr("the nearest below that does is 2"));
+}
+
+TEST(PlanFlags, ChangeTheCostModelOfAProfile) {
+  PlanFlags flags = OfAFile();
+  EXPECT_EQ(Read(flags).cost_source, "cpu");
+  EXPECT_TRUE(Read(flags).cost.shares_cores);
+  flags.profile = "h100";
+  flags.flops = "3e14";
+  flags.bandwidth = "25GB";
+  flags.overlap = "false";
+  const PlanRequest request = Read(flags);
+  EXPECT_EQ(request.cost.flops, 3e14);
+  EXPECT_EQ(request.cost.bandwidth, 25e9);
+  EXPECT_TRUE(request.cost.shares_cores);
+  EXPECT_EQ(request.cost_source, "h100 with --flops 3e14, --bandwidth 25GB, --overlap false");
+}
+
+TEST(RenderPlan, WritesTheoryAsDocumented) {
+  const PlanRequest request = Read(SevenBillion());
+  const std::string line = ToLine(PlanJson(TheoryReports(request).front(), request));
+  EXPECT_EQ(line, R"({"strategy":"zero3","name":"zero3","workers":4,"parameters":7000000000,)"
+                  R"("model_state_bytes":{"params":3500000000,"grads":3500000000,)"
+                  R"("optimizer":21000000000,"total":28000000000},"redundant_bytes":0,)"
+                  R"("gathered_bytes":null,"wire_bytes_per_step":{"all_gather":21000000000,)"
+                  R"("reduce_scatter":10500000000,"all_reduce":0,"total":31500000000},)"
+                  R"("peak_bytes":null,"fits":null,"limits":[],"estimate":{"step_seconds":null,)"
+                  R"("compute_seconds":null,"exposed_seconds":null,"communication_seconds":null,)"
+                  R"("cost_model":null}})");
+}
+
+TEST(RenderPlan, SaysTheoryInDecimalAndCapacityInBinaryUnits) {
+  PlanFlags flags = SevenBillion();
+  flags.device_memory = "80GiB";
+  const PlanRequest request = Read(flags);
+  const std::string text = PlanText(TheoryReports(request).front(), request);
+  EXPECT_THAT(text, HasSubstr("total      28.0 GB\n"));
+  EXPECT_THAT(text, HasSubstr("total           31.5 GB\n"));
+  EXPECT_THAT(text,
+              HasSubstr("fits: 26.1 GiB of model state in 80.0 GiB of device memory, 53.9 GiB "
+                        "to spare\n"));
+}
+
+TEST(RenderPlan, RecommendsWithNumbers) {
+  const PlanRequest request = Read(Comparison("48GiB"));
+  const std::string text = ComparisonText(TheoryReports(request), request);
+  EXPECT_THAT(text,
+              EndsWith("\nrecommended: zero2: not the highest stage: it fits with 12.1 GiB to "
+                       "spare and sends a third less than zero3; it sends no more than zero1 "
+                       "and needs less memory; ddp is 56.3 GiB short of memory\n"));
+  EXPECT_THAT(text, HasSubstr("no, 56.3 GiB short"));
+  // Nothing is known of peaks and step times.
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("peak")), Not(HasSubstr("exposed"))));
+  const Json json = ComparisonJson(TheoryReports(request), request);
+  EXPECT_EQ(json["strategies"].size(), 6u);
+  EXPECT_EQ(json["recommendation"]["name"], "zero2");
+  EXPECT_EQ(json["recommendation"]["settings"][0], "parallel.strategy=zero2");
+}
+
+TEST(RenderPlan, SaysWhatAnEstimateRestsOn) {
+  const PlanRequest request = Read(OfAFile());
+  std::vector<PlanReport> reports;
+  for (const char* strategy : {"ddp", "zero2", "zero3"}) {
+    const v1::JobSpec spec = testing::MakeJob(strategy, v1::DATA_TYPE_BF16, 8);
+    reports.push_back(ReportOnJob(spec, 4, request.limits, request.cost));
+    reports.back().times = StepTimes{.step = 1.5};
+  }
+  reports[0].times->step = 1.48;
+  reports[2].times->step = 2;
+  EXPECT_THAT(
+      ReasonText(reports, *Recommend(reports)),
+      AllOf(StartsWith("zero2: not the highest stage: it sends "),
+            HasSubstr("; its step is estimated at 1.50 s, about as short as ddp's of 1.48 s, "
+                      "which needs "),
+            EndsWith(" more memory; no memory limit was given")));
+  const std::string text = ComparisonText(reports, request);
+  EXPECT_THAT(text, AllOf(HasSubstr("times are estimated with the cost model cpu"),
+                          HasSubstr("exposed"), HasSubstr("peak"), HasSubstr("2.00 s\n")));
+}
+
+TEST(RenderPlan, RecommendsNothingWhereNothingFits) {
+  const PlanRequest request = Read(Comparison("1GiB"));
+  EXPECT_TRUE(ComparisonJson(TheoryReports(request), request)["recommendation"].is_null());
+  EXPECT_THAT(ComparisonText(TheoryReports(request), request), Not(HasSubstr("recommended")));
+}
+
+TEST(RenderPlan, NamesTheLargestConsumersOfWhatDoesNotFit) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy = "ddp";
+  flags.device_memory = "80GiB";
+  EXPECT_EQ(ShortfallText(TheoryReports(Read(flags)).front()),
+            "ddp on 4 workers does not fit: it needs 104.3 GiB of 80.0 GiB device memory, 24.3 GiB "
+            "short; the largest of a rank: optimizer 78.2 GiB, grads 13.0 GiB, params 13.0 GiB");
+}
+
+TEST(RenderPlan, ShowsAJobsRanksAndOperations) {
+  const v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 3);
+  const PlanRequest request = Read(OfAFile());
+  const PlanReport report = ReportOnJob(spec, 2, request.limits, request.cost);
+  const std::string text = PlanText(report, request);
+  for (const char* word :
+       {"rank 0", "rank 1", "padding", "peak", "all_gather", "messages", "step:"}) {
+    EXPECT_THAT(text, HasSubstr(word));
+  }
+  const Json json = PlanJson(report, request);
+  const v1::RankLedger& ledger = report.ranks.front();
+  EXPECT_EQ(json["peak_bytes"], ledger.memory().at("peak").predicted());
+  EXPECT_EQ(json["ranks"][1]["rank"], 1);
+  EXPECT_EQ(json["ranks"][0]["wire"]["total"]["bytes"],
+            ledger.wire().at("total").bytes().predicted());
+  int64_t bytes = 0;
+  for (const Json& operation : OperationsJson(BuildRankPlan(spec, 0, 2))) {
+    bytes += operation["wire_bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(bytes, json["wire_bytes_per_step"]["total"].get<int64_t>());
+}
+
+TEST(RenderPlan, SaysTimesShortly) {
+  EXPECT_EQ(SecondsText(123.4), "123 s");
+  EXPECT_EQ(SecondsText(1.234), "1.23 s");
+  EXPECT_EQ(SecondsText(0.0456), "45.6 ms");
+  EXPECT_EQ(SecondsText(7.8e-6), "7.8 us");
+  EXPECT_EQ(DecimalBytes(38'500'000'000), "38.5 GB");
+  EXPECT_EQ(DecimalBytes(999), "999 B");
+  EXPECT_EQ(DecimalBytes(999'950), "1.0 MB");
+}
+
+}  // namespace
+}  // namespace sherd
