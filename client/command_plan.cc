@@ -48,6 +48,12 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
               << workers - most << " would stay idle" << std::endl;
     workers = most;
   }
+  const int64_t shard_group = std::max<int64_t>(1, job.spec.parallel().shard_group());
+  if (workers % shard_group != 0) {
+    std::cerr << "parallel.shard_group is " << shard_group << ": of " << workers << " workers "
+              << workers % shard_group << " would stay idle" << std::endl;
+    workers -= workers % shard_group;
+  }
   job.workers = static_cast<int>(workers);
   SHERD_RETURN_IF_ERROR(CheckLength(job.spec, workers));
   return job;

@@ -197,7 +197,7 @@ absl::StatusOr<StrategyChoice> ReadChoice(const PlanFlags& flags) {
     return Refuse("--zero1-gradients goes with --strategy zero1");
   }
   if (flags.reshard_after_forward &&
-      FindTheoryRow(strategy, choice.zero1_gradients)->parameters != ParameterFlow::kGatherPerUse) {
+      FindStrategy(strategy, choice.zero1_gradients)->parameters != ParameterFlow::kGatherPerUse) {
     return Refuse(absl::StrCat("--reshard-after-forward says nothing about ", *flags.strategy,
                                ", which keeps its parameters whole"));
   }
@@ -217,7 +217,7 @@ absl::StatusOr<StrategyChoice> ReadChoice(const PlanFlags& flags) {
 absl::Status ReadTheory(const PlanFlags& flags, PlanRequest& request) {
   SHERD_ASSIGN_OR_RETURN(TheoryQuestion question, ReadSizes(flags, request.workers));
   const auto ask = [&](const StrategyChoice& choice) {
-    question.strategy = *FindTheoryRow(choice.strategy, choice.zero1_gradients);
+    question.strategy = *FindStrategy(choice.strategy, choice.zero1_gradients);
     question.reshard_after_forward = choice.reshard_after_forward;
     request.theory.push_back(question);
   };

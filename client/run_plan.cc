@@ -62,9 +62,16 @@ absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec) {
                      workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
   }
   const int64_t least = NormalizeJobSpec(spec).elastic().min_workers();
-  if (workers >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--workers ", workers, " is less than elastic.min_workers, which is ", least));
+  if (workers < least) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers ", workers, " is less than elastic.min_workers, which is ", least));
+  }
+  if (workers < spec.parallel().shard_group()) {
+    return absl::InvalidArgumentError(absl::StrCat("--workers ", workers,
+                                                   " is less than parallel.shard_group, which is ",
+                                                   spec.parallel().shard_group()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sherd

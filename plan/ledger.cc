@@ -176,10 +176,10 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   const MicroBatches& split = plan.micro_batches;
   // A scattered gradient ends up in its counter's first buffer; a whole one has a buffer beside
   // them.
-  const int64_t accumulators = scattered
-                                   ? TreeBuffers(split.per_replica(), split.replica_size()) - 1
-                               : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
-                                                  : 0;
+  const int64_t accumulators =
+      scattered ? TreeBuffers(split.CountOf(split.replica_of(rank)), split.replica_size()) - 1
+      : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
+                         : 0;
   predict("accumulators",
           accumulators * Place(plan.layout, row.grads, shard_index).total() * plan.grad_bytes);
   const int64_t token_bytes = 2 * spec.train().micro_batch() * spec.train().seq_len() *

@@ -56,7 +56,7 @@ std::string NameOf(const StrategyChoice& choice) {
   if (choice.strategy == v1::STRATEGY_ZERO1 && choice.zero1_gradients == kReduce) {
     return absl::StrCat(name, " ", NameOf(kReduce));
   }
-  const StrategyRow* row = FindTheoryRow(choice.strategy, choice.zero1_gradients);
+  const StrategyRow* row = FindStrategy(choice.strategy, choice.zero1_gradients);
   const bool gathers = row != nullptr && row->parameters == ParameterFlow::kGatherPerUse;
   return gathers && !choice.reshard_after_forward ? absl::StrCat(name, " kept") : name;
 }
@@ -91,13 +91,15 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   TheoryQuestion question;
   question.strategy = plan.strategy;
   question.parameters = plan.inventory.elements;
-  question.degree = question.shard_group = workers;
+  question.degree = workers;
+  question.shard_group = plan.layout.degree;
   question.param_bytes = plan.param_bytes;
   question.grad_bytes = plan.grad_bytes;
 
   PlanReport report;
   report.choice = ChoiceOf(spec.parallel());
-  report.workers = report.shard_group = workers;
+  report.workers = workers;
+  report.shard_group = plan.layout.degree;
   report.parameters = plan.inventory.elements;
   report.state = {Pool(first, "params"), Pool(first, "grads"), Pool(first, "optimizer")};
   report.redundant_bytes = RedundantBytes(question);

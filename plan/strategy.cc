@@ -30,12 +30,16 @@ constexpr std::array<StrategyRow, 6> kTable = {{
 
 absl::Span<const StrategyRow> StrategyTable() { return kTable; }
 
-const StrategyRow* FindStrategy(const v1::ParallelSpec& parallel) {
+const StrategyRow* FindStrategy(v1::Strategy strategy, v1::GradientReduction zero1_gradients) {
   for (const StrategyRow& row : kTable) {
-    if (row.strategy != parallel.strategy()) continue;
-    if (row.variant == kAny || row.variant == parallel.zero1_gradients()) return &row;
+    if (row.strategy != strategy) continue;
+    if (row.variant == kAny || row.variant == zero1_gradients) return &row;
   }
   return nullptr;
+}
+
+const StrategyRow* FindStrategy(const v1::ParallelSpec& parallel) {
+  return FindStrategy(parallel.strategy(), parallel.zero1_gradients());
 }
 
 std::vector<v1::Strategy> SupportedStrategies() {

@@ -42,6 +42,8 @@ struct StrategyRow {
 
 // The rows that this build executes.
 absl::Span<const StrategyRow> StrategyTable();
+// The row of a strategy, and of zero1's variant. nullptr when this build does not execute it.
+const StrategyRow* FindStrategy(v1::Strategy strategy, v1::GradientReduction zero1_gradients);
 // nullptr when this build does not execute what a normalised specification asks for.
 const StrategyRow* FindStrategy(const v1::ParallelSpec& parallel);
 // The strategies of the table, each once, in its order.

@@ -5,16 +5,6 @@
 namespace sherd {
 namespace {
 
-// As zero3 inside the shard group.
-constexpr StrategyRow kHybrid = {v1::STRATEGY_HYBRID,
-                                 v1::GRADIENT_REDUCTION_UNSPECIFIED,
-                                 Placement::kShard,
-                                 Placement::kShard,
-                                 Placement::kShard,
-                                 MicroBatchOrder::kRoundRobin,
-                                 GradientFlow::kReduceScatterPerMicroBatch,
-                                 ParameterFlow::kGatherPerUse};
-
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t ShardElements(const TheoryQuestion& question) {
@@ -39,14 +29,6 @@ int64_t GathersAStep(const TheoryQuestion& question) {
 }
 
 }  // namespace
-
-const StrategyRow* FindTheoryRow(v1::Strategy strategy, v1::GradientReduction zero1_gradients) {
-  if (strategy == v1::STRATEGY_HYBRID) return &kHybrid;
-  v1::ParallelSpec parallel;
-  parallel.set_strategy(strategy);
-  parallel.set_zero1_gradients(zero1_gradients);
-  return FindStrategy(parallel);
-}
 
 StateBytes StateBytesOf(const TheoryQuestion& question) {
   const StrategyRow& row = question.strategy;

@@ -45,9 +45,6 @@ struct WireBytes {
   int64_t total() const { return all_gather + reduce_scatter + all_reduce; }
 };
 
-// The strategy's row, also of hybrid, which this build does not execute; nullptr for no strategy.
-const StrategyRow* FindTheoryRow(v1::Strategy strategy, v1::GradientReduction zero1_gradients);
-
 StateBytes StateBytesOf(const TheoryQuestion& question);
 WireBytes WireBytesOf(const TheoryQuestion& question);
 // Model state of all ranks beyond a single copy.

@@ -13,6 +13,7 @@ class Walk {
       : timeline_(timeline),
         cost_(cost),
         gathered_(timeline.units.size(), 0.0),
+        unit_reduced_(timeline.units.size(), 0.0),
         slot_of_(timeline.units.size(), kNoSlot),
         // The embedding's and the head's, then the blocks' in turn.
         slot_free_(static_cast<size_t>(kFirstBlockSlot + timeline.block_gradient_slots), 0.0) {}
@@ -36,10 +37,15 @@ class Walk {
       case StepOp::kReduceScatter:
       case StepOp::kAllReduce:
         reduced_ = Start(op, ReduceSeconds(op));
+        unit_reduced_[unit] = reduced_;
         if (slot_of_[unit] != kNoSlot) {
           slot_free_[static_cast<size_t>(slot_of_[unit])] = reduced_;
           slot_of_[unit] = kNoSlot;
         }
+        break;
+      case StepOp::kReduceReplicas:
+        WaitUntil(unit_reduced_[unit]);
+        reduced_ = Start(op, ReduceSeconds(op));
         break;
       case StepOp::kAccumulate:
         Compute(timeline_.units[unit].accumulate);
@@ -111,8 +117,9 @@ class Walk {
   const CostModel& cost_;
   double now_ = 0;
   double link_free_ = 0;
-  // When the unit's last gather, or the last reduction that was started, has ended.
+  // When the unit's last gather, its last reduction, or the last reduction of any, has ended.
   std::vector<double> gathered_;
+  std::vector<double> unit_reduced_;
   double reduced_ = 0;
   // The buffer that holds a unit's gradients of this round, and when each may be written again.
   std::vector<int64_t> slot_of_;

@@ -276,7 +276,7 @@ class Refusals(EndToEnd):
         self.assertIn("workers", result.stderr)
 
     def test_an_unreachable_coordinator_is_one_sentence(self):
-        for command in (["list"], ["submit", self.job()], ["watch", "j"], ["workers"]):
+        for command in (["list"], ["submit", self.job()], ["get", "j"], ["workers"]):
             with self.subTest(command):
                 start = time.monotonic()
                 result = self.sherd(*command, "--coordinator", "127.0.0.1:1")

@@ -22,7 +22,7 @@ std::vector<PlanReport> Theory(int64_t parameters, int degree, const MemoryLimit
   std::vector<PlanReport> reports;
   for (const StrategyChoice& choice : StrategyChoices()) {
     TheoryQuestion question;
-    question.strategy = *FindTheoryRow(choice.strategy, choice.zero1_gradients);
+    question.strategy = *FindStrategy(choice.strategy, choice.zero1_gradients);
     question.reshard_after_forward = choice.reshard_after_forward;
     question.parameters = parameters;
     question.degree = question.shard_group = degree;

@@ -25,7 +25,7 @@ TheoryQuestion Ask(absl::string_view strategy, int64_t parameters, int degree, i
   testing::SetStrategy(strategy, spec);
   const StrategyChoice choice = ChoiceOf(spec.parallel());
   TheoryQuestion question;
-  question.strategy = *FindTheoryRow(choice.strategy, choice.zero1_gradients);
+  question.strategy = *FindStrategy(choice.strategy, choice.zero1_gradients);
   question.reshard_after_forward = choice.reshard_after_forward;
   question.parameters = parameters;
   question.degree = question.shard_group = degree;
@@ -80,7 +80,7 @@ TEST(Theory, SendsMoreWithMoreRoundsWhereGradientsAreScatteredEachMicroBatch) {
 // 16N / K, and 3A·S(K−1)/K + 2(R−1)/R·S/K.
 TEST(Theory, HybridIsZero3InsideAGroupAndAnAllReduceAcross) {
   TheoryQuestion question;
-  question.strategy = *FindTheoryRow(v1::STRATEGY_HYBRID, v1::GRADIENT_REDUCTION_UNSPECIFIED);
+  question.strategy = *FindStrategy(v1::STRATEGY_HYBRID, v1::GRADIENT_REDUCTION_UNSPECIFIED);
   question.parameters = 8 * kGiga;
   question.degree = 8;
   question.shard_group = 2;

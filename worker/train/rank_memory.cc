@@ -118,16 +118,16 @@ void RankMemory::PlaceGradients(const RankPlan& plan, int rank, int index) {
   const MicroBatches& split = plan.micro_batches;
   if (plan.ScattersEachMicroBatch()) {
     const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex(rank)).size();
+    const int64_t leaves = split.CountOf(split.replica_of(rank));
     if (plan.AddsReplicas()) {
       unit.owned_grads = TakeArena(replicas_, Pool::kGrads, layout.shard_elements * plan.grad_bytes,
                                    padding * plan.grad_bytes);
-      unit.tree =
-          std::make_unique<TreeAccumulator>(meter_, unit.owned_grads, layout.shard_elements,
-                                            grad_type_, split.per_replica(), split.replica_size());
+      unit.tree = std::make_unique<TreeAccumulator>(meter_, unit.owned_grads, layout.shard_elements,
+                                                    grad_type_, leaves, split.replica_size());
     } else {
       unit.tree =
           std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements, grad_type_,
-                                            split.per_replica(), split.replica_size(), padding);
+                                            leaves, split.replica_size(), padding);
     }
     return;
   }

@@ -28,7 +28,8 @@ TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
     for (const int64_t rounds : {1, 3}) {
       for (const int world : {1, 2, 3, 4}) {
         for (const absl::string_view strategy : testing::StrategiesOf(world)) {
-          // The last round is not full where more than one rank could have one.
+          // The last round is not full where more than one rank could have one, and replicas have
+          // different numbers of micro-batches.
           const int64_t micro_batches = std::max<int64_t>(1, rounds * world - (world > 2 ? 1 : 0));
           v1::JobSpec spec = testing::TinyJob(text, strategy, type, micro_batches, 2);
           spec.mutable_parallel()->set_bucket_mb(rounds == 1 ? 25 : 0);
