@@ -99,7 +99,7 @@ double Gpt2::Loss(const MicroBatch& micro_batch) {
 }
 
 AttentionShape Gpt2::AttentionShapeOf(const MicroBatch& micro_batch) const {
-  return {micro_batch.batch, micro_batch.tokens, shape_.heads, shape_.head_size()};
+  return {micro_batch.batch, micro_batch.tokens, shape_.heads, shape_.heads, shape_.head_size()};
 }
 
 void Gpt2::EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) {
