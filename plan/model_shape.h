@@ -20,6 +20,7 @@ struct RotaryShape {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   int64_t original_context = 8192;
+  friend bool operator==(const RotaryShape&, const RotaryShape&) = default;
 };
 
 // A transformer's complete shape: every default and preset filled in, every rule of ValidateJobSpec
@@ -43,6 +44,7 @@ struct ModelShape {
   int64_t head_size() const { return hidden / heads; }
   // Of one token: all queries, keys and values.
   int64_t qkv_channels() const { return (heads + 2 * kv_heads) * head_size(); }
+  friend bool operator==(const ModelShape&, const ModelShape&) = default;
 };
 
 // From a normalised specification (plan/job_spec.h).

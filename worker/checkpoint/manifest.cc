@@ -142,7 +142,8 @@ absl::Status ParseLlama(const Json& json, ModelShape& model) {
     return Wrong("describes heads that do not fit each other");
   }
   if (!(model.norm_eps > 0) || !(model.rotary.theta > 0) || !(model.rotary.factor >= 1) ||
-      !(model.rotary.low_freq_factor < model.rotary.high_freq_factor)) {
+      !(model.rotary.low_freq_factor < model.rotary.high_freq_factor) ||
+      model.rotary.original_context < 1) {
     return Wrong("describes an impossible norm or rotary embedding");
   }
   return absl::OkStatus();
