@@ -31,7 +31,6 @@ void Transformer::Forward(int unit, absl::Span<const UnitParams> params,
   AttentionForward(unit - 1, own, micro_batch);
   MlpForward(unit - 1, own, micro_batch);
   MlpOutput(unit - 1, own, micro_batch);
-  present_layer_ = unit - 1;
 }
 
 double Transformer::Backward(int unit, absl::Span<const UnitParams> params,
@@ -50,14 +49,13 @@ double Transformer::Backward(int unit, absl::Span<const UnitParams> params,
 
 void Transformer::BlockBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                                 const MicroBatch& micro_batch) {
-  // The last block's are still there when backward begins.
-  if (kept_ == KeptActivations::kBlockInputs && present_layer_ != layer) {
+  // The last block's are still there: nothing has run since but the head.
+  if (kept_ == KeptActivations::kBlockInputs && layer != shape_.layers - 1) {
     AttentionForward(layer, params, micro_batch);
     MlpForward(layer, params, micro_batch);
   }
   MlpBackward(layer, params, grads, micro_batch);
   AttentionBackward(layer, params, grads, micro_batch);
-  present_layer_ = -1;
 }
 
 double Transformer::Loss(const MicroBatch& micro_batch) {

@@ -68,8 +68,6 @@ class Transformer : public Model {
   const int64_t capacity_tokens_;
   const KeptActivations kept_;
   int64_t lm_head_ = 0;
-  // The block whose activations are there when blocks share room; -1: none.
-  int64_t present_layer_ = -1;
 };
 
 }  // namespace sherd
