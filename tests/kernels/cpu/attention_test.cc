@@ -49,7 +49,7 @@ TEST(Attention, BackwardIsTheReference) {
   }
 }
 
-// F2, F11: a head that has keys and values of its own computes what it computes beside others, so
+// F4: a head that has keys and values of its own computes what it computes beside others, so
 // repeating shared heads gives the same bits, and their gradients sum up.
 TEST(Attention, SharedHeadsAreRepeatedHeads) {
   const auto ops = MakeCpuOps(2);

@@ -77,7 +77,7 @@ void ExpectNear(const float* values, const std::vector<float>& want, double tole
   }
 }
 
-// Logits, loss and every gradient of an independent framework's double-precision run. F5.
+// F5, F14: logits, loss and every gradient of an independent framework's double-precision run.
 TEST_P(GoldenVectors, AreMatched) {
   const Golden golden(GetParam());
   const MicroBatch batch = golden.batch();

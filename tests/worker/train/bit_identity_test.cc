@@ -155,7 +155,7 @@ TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingPrefetchOrBuckets) {
   }
 }
 
-// F1, F11: Llama and recomputation, too: the same bits over strategies and worlds, with and
+// F1, F12: Llama and recomputation, too: the same bits over strategies and worlds, with and
 // without.
 TEST(BitIdentityOfArchitectures, HoldsOverStrategiesWorldsAndRecomputation) {
   TemporaryDirectory scratch;
