@@ -9,7 +9,8 @@ KernelCase AttentionCase(const KernelOptions& options) {
   struct Tensors {
     std::vector<float> qkv, out, dout, lse, dqkv;
   };
-  const AttentionShape shape{options.batch, options.tokens, options.hidden / 64, 64};
+  const int64_t heads = options.hidden / 64;
+  const AttentionShape shape{options.batch, options.tokens, heads, heads, 64};
   const int64_t elements = options.batch * options.tokens * options.hidden;
   const auto tensors = std::make_shared<Tensors>();
   tensors->qkv = NormalValues(3 * elements);

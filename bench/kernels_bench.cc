@@ -83,7 +83,7 @@ BENCHMARK_CAPTURE(Linear, BackwardWeight, Pass::kWeight)->Apply(LinearShapes);
 
 // Arguments: batch, tokens, heads, threads; heads of 64. Counts the causal half only.
 void Attention(benchmark::State& state, bool backward) {
-  const AttentionShape shape{state.range(0), state.range(1), state.range(2), 64};
+  const AttentionShape shape{state.range(0), state.range(1), state.range(2), state.range(2), 64};
   const auto ops = MakeCpuOps(static_cast<int>(state.range(3)));
   const int64_t elements = shape.batch * shape.tokens * shape.heads * shape.head_size;
   std::vector<float> qkv = Normal(3 * elements), out = Normal(elements), dout = Normal(elements);

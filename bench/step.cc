@@ -85,7 +85,7 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   RankMemory memory(plan, options.rank, world.comm().arena(), meter);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
-                /*inference=*/false, *ops, meter);
+                KeptActivations::kEverything, *ops, meter);
   RandomBytes source(options.micro_batch * options.seq_len);
   StepExecutor executor(plan, spec, options.rank, *ops, *model, world.comm(), memory, source,
                         meter);

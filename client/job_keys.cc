@@ -141,6 +141,7 @@ absl::Status Priority(const Node& node, Spec& s) {
 }
 
 v1::ModelSpec& Model(Spec& s) { return *s.mutable_model(); }
+v1::RopeScaling& Rope(Spec& s) { return *s.mutable_model()->mutable_rope_scaling(); }
 v1::TrainSpec& Train(Spec& s) { return *s.mutable_train(); }
 v1::OptimizerSpec& Optimizer(Spec& s) { return *s.mutable_train()->mutable_optimizer(); }
 v1::ScheduleSpec& Schedule(Spec& s) { return *s.mutable_train()->mutable_schedule(); }
@@ -182,6 +183,26 @@ constexpr JobKey kJobKeys[] = {
      [](const Node& n, Spec& s) { return Size(n, Model(s), &v1::ModelSpec::set_context); }},
     {"model.tie_embeddings",
      [](const Node& n, Spec& s) { return Flag(n, Model(s), &v1::ModelSpec::set_tie_embeddings); }},
+    {"model.norm_eps",
+     [](const Node& n, Spec& s) { return NonZeroReal(n, Model(s), &v1::ModelSpec::set_norm_eps); }},
+    {"model.rope_theta",
+     [](const Node& n, Spec& s) {
+       return NonZeroReal(n, Model(s), &v1::ModelSpec::set_rope_theta);
+     }},
+    {"model.rope_scaling.factor",
+     [](const Node& n, Spec& s) { return NonZeroReal(n, Rope(s), &v1::RopeScaling::set_factor); }},
+    {"model.rope_scaling.low_freq_factor",
+     [](const Node& n, Spec& s) {
+       return NonZeroReal(n, Rope(s), &v1::RopeScaling::set_low_freq_factor);
+     }},
+    {"model.rope_scaling.high_freq_factor",
+     [](const Node& n, Spec& s) {
+       return NonZeroReal(n, Rope(s), &v1::RopeScaling::set_high_freq_factor);
+     }},
+    {"model.rope_scaling.original_context",
+     [](const Node& n, Spec& s) {
+       return Size(n, Rope(s), &v1::RopeScaling::set_original_context);
+     }},
 
     {"data.train",
      [](const Node& n, Spec& s) { return Paths(n, *s.mutable_data()->mutable_train()); }},
@@ -254,7 +275,11 @@ constexpr JobKey kJobKeys[] = {
        return Count(n, Parallel(s), &v1::ParallelSpec::set_bucket_mb);
      }},
     {"parallel.sequence_parallel", nullptr, kFalse},
-    {"parallel.recompute", nullptr, kNone},
+    {"parallel.recompute",
+     [](const Node& n, Spec& s) {
+       return Name(n, Parallel(s), &v1::ParallelSpec::set_recompute, RecomputeFromName,
+                   RecomputeNames());
+     }},
     {"parallel.offload", nullptr, kNone},
 
     {"precision.compute",

@@ -26,6 +26,15 @@ Json ModelJson(const v1::ModelSpec& model) {
   json["vocab"] = model.vocab();
   json["context"] = model.context();
   json["tie_embeddings"] = model.tie_embeddings();
+  if (model.arch() != v1::ARCHITECTURE_LLAMA) return json;
+  json["norm_eps"] = model.norm_eps();
+  json["rope_theta"] = model.rope_theta();
+  if (!model.has_rope_scaling()) return json;
+  const v1::RopeScaling& scaling = model.rope_scaling();
+  json["rope_scaling"] = {{"factor", scaling.factor()},
+                          {"low_freq_factor", scaling.low_freq_factor()},
+                          {"high_freq_factor", scaling.high_freq_factor()},
+                          {"original_context", scaling.original_context()}};
   return json;
 }
 
@@ -64,7 +73,8 @@ Json ParallelJson(const v1::ParallelSpec& parallel) {
           {"zero1_gradients", Name(parallel.zero1_gradients())},
           {"prefetch", parallel.prefetch()},
           {"bucket_mb", parallel.bucket_mb()},
-          {"shard_group", parallel.shard_group()}};
+          {"shard_group", parallel.shard_group()},
+          {"recompute", Name(parallel.recompute())}};
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {

@@ -20,10 +20,30 @@ struct GradOut {
   bool accumulate;
 };
 
-// Shapes: B sequences of T tokens, N = B·T rows, C channels, H heads of size D = C / H, V
-// vocabulary entries.
+// Shapes: B sequences of T tokens, N = B·T rows, C channels, H heads of size D = C / H, K heads of
+// keys and values, V vocabulary entries, F feed-forward channels.
 struct AttentionShape {
-  int64_t batch, tokens, heads, head_size;
+  int64_t batch, tokens, heads;
+  // Divides `heads`: key and value head j serves the query heads j·H/K … (j + 1)·H/K − 1 (Ainslie
+  // et al. 2023). As many as heads: every head has its own.
+  int64_t kv_heads;
+  int64_t head_size;
+
+  // Of one token of qkv: its H query heads, then K key heads, then K value heads.
+  int64_t qkv_channels() const { return (heads + 2 * kv_heads) * head_size; }
+};
+
+// Frequencies of a rotary position embedding (Su et al. 2021): pair i of a head turns by
+// theta^(−2i/D) a token. The scaling rule is that of the published Llama 3.1 and 3.2 models: waves
+// longer than original_context / low_freq_factor tokens turn `factor` times slower, waves shorter
+// than original_context / high_freq_factor as before, and those between by a share of both that is
+// linear in the wave number. A factor of 1 scales nothing.
+struct RotaryParams {
+  double theta = 10000;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_context = 8192;
 };
 
 struct AdamWParams {
@@ -68,11 +88,12 @@ class Ops {
   virtual void LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
                                     int64_t rows, int64_t in, int64_t out) = 0;
 
-  // x (B, T, C) = wte[token] + wpe[position]; tokens (B, T) in [0, V).
+  // x (B, T, C) = wte[token] + wpe[position]; tokens (B, T) in [0, V). Nothing is added when wpe's
+  // data == nullptr.
   virtual void EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
                                 int64_t batch, int64_t tokens_per_sequence, int64_t channels) = 0;
   // Sums dx rows by token in row order (deterministic): dwte (V, C), dwpe (rows of positions >= T
-  // are zeroed up to `context` unless accumulating).
+  // are zeroed up to `context` unless accumulating; none with data == nullptr).
   virtual void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
                                  int64_t batch, int64_t tokens_per_sequence, int64_t channels,
                                  int64_t vocab, int64_t context) = 0;
@@ -86,19 +107,46 @@ class Ops {
                                  const float* rstd, float* dx, bool accumulate, GradOut dw,
                                  GradOut db, int64_t rows, int64_t channels) = 0;
 
+  // y = x · rstd · w over the last dimension, rstd = 1 / √(mean(x²) + eps) (Zhang & Sennrich 2019);
+  // rstd (N) is kept for backward.
+  virtual void RmsNormForward(const float* x, ConstParam w, double eps, float* y, float* rstd,
+                              int64_t rows, int64_t channels) = 0;
+  // dx is added to when `accumulate`.
+  virtual void RmsNormBackward(const float* dy, const float* x, ConstParam w, const float* rstd,
+                               float* dx, bool accumulate, GradOut dw, int64_t rows,
+                               int64_t channels) = 0;
+
   // tanh approximation of GELU, as GPT-2: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))).
   virtual void GeluForward(const float* x, float* y, int64_t elements) = 0;
   // dx = dy · gelu'(x); dx may be dy.
   virtual void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) = 0;
 
+  // y (N, F) = silu(gate) · up with silu(g) = g / (1 + e^−g) (Shazeer 2020); gate_up (N, 2F) holds
+  // each row's gate, then its up.
+  virtual void SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) = 0;
+  // dgate_up (N, 2F) is overwritten; it may be gate_up.
+  virtual void SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
+                              int64_t ffn) = 0;
+
   // y = a + b; y may be a or b.
   virtual void Add(const float* a, const float* b, float* y, int64_t elements) = 0;
 
-  // Causal attention with online softmax, scale 1/√D; never stores T × T. qkv (B, T, 3, H, D), out
-  // (B, T, H, D), lse (B, H, T) = log-sum-exp of the scaled scores, for backward.
+  // table (T, 2, D / 2): cosines, then sines, of the angles at positions 0 … T − 1, worked out in
+  // double precision. D is even.
+  virtual void RotaryTable(const RotaryParams& params, float* table, int64_t tokens,
+                           int64_t head_size) = 0;
+  // Turns the queries and keys of qkv (B, T, H + 2K, D) in place by their position's angles; values
+  // stay. The first half of a head pairs with its second: (a, b) → (a cos − b sin, b cos + a sin).
+  virtual void RotaryForward(float* qkv, const float* table, const AttentionShape& shape) = 0;
+  // Turns gradients back.
+  virtual void RotaryBackward(float* dqkv, const float* table, const AttentionShape& shape) = 0;
+
+  // Causal attention with online softmax, scale 1/√D; never stores T × T. qkv (B, T, H + 2K, D),
+  // out (B, T, H, D), lse (B, H, T) = log-sum-exp of the scaled scores, for backward.
   virtual void AttentionForward(const float* qkv, float* out, float* lse,
                                 const AttentionShape& shape) = 0;
-  // dqkv (B, T, 3, H, D) is overwritten.
+  // dqkv (B, T, H + 2K, D) is overwritten; the gradients of a key and value head are summed over
+  // the heads that it serves, in their order.
   virtual void AttentionBackward(const float* dout, const float* qkv, const float* out,
                                  const float* lse, float* dqkv, const AttentionShape& shape) = 0;
 

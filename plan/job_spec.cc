@@ -34,6 +34,8 @@ constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE,
 constexpr Named<v1::GradientReduction> kReductions[] = {
     {v1::GRADIENT_REDUCTION_REDUCE_SCATTER, "reduce_scatter"},
     {v1::GRADIENT_REDUCTION_ALL_REDUCE, "all_reduce"}};
+constexpr Named<v1::Recompute> kRecomputes[] = {{v1::RECOMPUTE_NONE, "none"},
+                                                {v1::RECOMPUTE_BLOCK, "block"}};
 constexpr Named<v1::JobState> kJobStates[] = {
     {v1::JOB_STATE_QUEUED, "QUEUED"},       {v1::JOB_STATE_FORMING, "FORMING"},
     {v1::JOB_STATE_RUNNING, "RUNNING"},     {v1::JOB_STATE_RECOVERING, "RECOVERING"},
@@ -84,23 +86,55 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return last[b.size()];
 }
 
+void FillFromPreset(const v1::ModelSpec& preset, v1::ModelSpec& model) {
+  if (model.arch() == v1::ARCHITECTURE_UNSPECIFIED) model.set_arch(preset.arch());
+  if (model.layers() == 0) model.set_layers(preset.layers());
+  if (model.hidden() == 0) model.set_hidden(preset.hidden());
+  if (model.heads() == 0) model.set_heads(preset.heads());
+  if (model.vocab() == 0) model.set_vocab(preset.vocab());
+  if (model.context() == 0) model.set_context(preset.context());
+  // What means something to the preset's architecture alone.
+  if (model.arch() != preset.arch()) return;
+  if (model.kv_heads() == 0) model.set_kv_heads(preset.kv_heads());
+  if (model.ffn() == 0) model.set_ffn(preset.ffn());
+  if (!model.has_tie_embeddings()) model.set_tie_embeddings(preset.tie_embeddings());
+  if (model.rope_theta() == 0) model.set_rope_theta(preset.rope_theta());
+  if (!model.has_rope_scaling() && preset.has_rope_scaling()) {
+    *model.mutable_rope_scaling() = preset.rope_scaling();
+  }
+}
+
+int64_t DefaultFfn(const v1::ModelSpec& model) {
+  const int64_t wide = 4 * model.hidden();
+  if (model.arch() != v1::ARCHITECTURE_LLAMA) return wide;
+  // The gate is a third matrix (Touvron et al. 2023): two thirds, in multiples of 256.
+  constexpr int64_t kMultiple = 256;
+  return (2 * wide / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+void FillLlama(v1::ModelSpec& model) {
+  if (model.norm_eps() == 0) model.set_norm_eps(1e-5);
+  if (model.rope_theta() == 0) model.set_rope_theta(10000);
+  if (!model.has_rope_scaling()) return;
+  v1::RopeScaling& scaling = *model.mutable_rope_scaling();
+  if (scaling.low_freq_factor() == 0) scaling.set_low_freq_factor(1);
+  if (scaling.high_freq_factor() == 0) scaling.set_high_freq_factor(4);
+  if (scaling.original_context() == 0) scaling.set_original_context(8192);
+}
+
 void FillModel(v1::ModelSpec& model) {
   if (const std::optional<v1::ModelSpec> preset = FindPreset(model.preset())) {
-    if (model.arch() == v1::ARCHITECTURE_UNSPECIFIED) model.set_arch(preset->arch());
-    if (model.layers() == 0) model.set_layers(preset->layers());
-    if (model.hidden() == 0) model.set_hidden(preset->hidden());
-    if (model.heads() == 0) model.set_heads(preset->heads());
-    if (model.vocab() == 0) model.set_vocab(preset->vocab());
-    if (model.context() == 0) model.set_context(preset->context());
+    FillFromPreset(*preset, model);
   }
   if (model.arch() == v1::ARCHITECTURE_UNSPECIFIED) model.set_arch(v1::ARCHITECTURE_GPT2);
   if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
   // Beyond this hidden is refused, and the product would overflow.
-  constexpr int64_t kLargestFactor = INT64_MAX / 4;
+  constexpr int64_t kLargestFactor = INT64_MAX / 16;
   if (model.ffn() == 0 && model.hidden() > 0 && model.hidden() <= kLargestFactor) {
-    model.set_ffn(4 * model.hidden());
+    model.set_ffn(DefaultFfn(model));
   }
   if (!model.has_tie_embeddings()) model.set_tie_embeddings(true);
+  if (model.arch() == v1::ARCHITECTURE_LLAMA) FillLlama(model);
 }
 
 void FillOptimizer(v1::OptimizerSpec& optimizer) {
@@ -135,6 +169,9 @@ void FillParallel(v1::ParallelSpec& parallel) {
     parallel.set_zero1_gradients(v1::GRADIENT_REDUCTION_REDUCE_SCATTER);
   }
   if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
+  if (parallel.recompute() == v1::RECOMPUTE_UNSPECIFIED) {
+    parallel.set_recompute(v1::RECOMPUTE_NONE);
+  }
 }
 
 }  // namespace
@@ -145,6 +182,7 @@ absl::string_view NameOf(v1::DataType type) { return NameIn(kDataTypes, type); }
 absl::string_view NameOf(v1::DataFormat format) { return NameIn(kDataFormats, format); }
 absl::string_view NameOf(v1::ScheduleKind kind) { return NameIn(kScheduleKinds, kind); }
 absl::string_view NameOf(v1::GradientReduction reduction) { return NameIn(kReductions, reduction); }
+absl::string_view NameOf(v1::Recompute recompute) { return NameIn(kRecomputes, recompute); }
 absl::string_view NameOf(v1::JobState state) { return NameIn(kJobStates, state); }
 
 std::vector<absl::string_view> StrategyNames() { return NamesIn(kStrategies); }
@@ -153,6 +191,7 @@ std::vector<absl::string_view> DataTypeNames() { return NamesIn(kDataTypes); }
 std::vector<absl::string_view> DataFormatNames() { return NamesIn(kDataFormats); }
 std::vector<absl::string_view> ScheduleKindNames() { return NamesIn(kScheduleKinds); }
 std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReductions); }
+std::vector<absl::string_view> RecomputeNames() { return NamesIn(kRecomputes); }
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {
@@ -166,6 +205,7 @@ v1::ScheduleKind ScheduleKindFromName(absl::string_view name) {
 v1::GradientReduction GradientReductionFromName(absl::string_view name) {
   return ValueIn(kReductions, name);
 }
+v1::Recompute RecomputeFromName(absl::string_view name) { return ValueIn(kRecomputes, name); }
 
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates) {
   // Beyond this a "did you mean" is a guess, and the distance of a huge name costs too much.

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "common/check.h"
-#include "plan/activations.h"
 #include "plan/element_bytes.h"
 
 namespace sherd {
@@ -112,6 +111,11 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int ran
   return BuildEvalPlan(plan.inventory, plan.layout, plan.strategy, options);
 }
 
+KeptActivations KeptBy(const v1::ParallelSpec& parallel) {
+  return parallel.recompute() == v1::RECOMPUTE_BLOCK ? KeptActivations::kBlockInputs
+                                                     : KeptActivations::kEverything;
+}
+
 int64_t TreeBuffers(int64_t leaves, int64_t per_fold) {
   int64_t most = std::max(1, std::popcount(static_cast<uint64_t>(leaves)));
   for (int64_t count = per_fold; count < leaves; count += per_fold) {
@@ -193,7 +197,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                                 plan.param_bytes
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
-                                                spec.train().seq_len(), /*inference=*/false));
+                                                spec.train().seq_len(), KeptBy(spec.parallel())));
   predict("comm", (plan.AddsReplicas() ? 2 : 1) * kCommControlBytes);
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "plan/activations.h"
 #include "plan/parameters.h"
 #include "plan/shard_layout.h"
 #include "plan/step_plan.h"
@@ -44,6 +45,9 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int ran
 // Bytes of an exchange record: fixed part and what each round adds.
 inline constexpr int64_t kExchangeFixedBytes = 112;
 inline constexpr int64_t kExchangeBytesPerRound = 16;
+
+// What the job's model keeps of a forward pass.
+KeptActivations KeptBy(const v1::ParallelSpec& parallel);
 
 // What a member of a shared-memory group holds beside its arena.
 inline constexpr int64_t kCommControlBytes = 135168;

@@ -17,7 +17,8 @@ struct Initializer {
 };
 
 struct Parameter {
-  // As in the published GPT-2 checkpoints: "wte.weight", "h.3.attn.c_attn.weight".
+  // As in the published checkpoints: "h.3.attn.c_attn.weight" of GPT-2,
+  // "model.layers.3.self_attn.q_proj.weight" of Llama.
   std::string name;
   // Row-major. Linear weights are (out, in).
   std::vector<int64_t> shape;
@@ -32,7 +33,7 @@ struct Parameter {
 // The granule of sharding: its parameters lie one after another, without gaps, in one flat buffer.
 struct Unit {
   UnitKind kind;
-  std::string name;  // "embedding", "h.3", "head"
+  std::string name;  // "embedding", "h.3" or "model.layers.3", "head"
   // Of a block; -1 else.
   int64_t layer = -1;
   std::vector<Parameter> parameters;

@@ -112,7 +112,7 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   }
   report.wire_total = first.wire().at("total").bytes().predicted();
   report.peak_bytes = Pool(first, "peak");
-  report.times = EstimateStep(plan, spec.train(), cost);
+  report.times = EstimateStep(plan, spec, cost);
   report.communication_seconds = report.times->communication;
   CheckLimits(limits, report);
   report.ranks.push_back(first);

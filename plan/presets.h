@@ -7,8 +7,8 @@
 
 namespace sherd {
 
-// The model of a preset with every field filled in; nothing when there is none of that name. The
-// names are PresetNames() (plan/job_spec.h).
+// The model of a preset, but for what its architecture's defaults say; nothing when there is none
+// of that name. The names are PresetNames() (plan/job_spec.h).
 std::optional<v1::ModelSpec> FindPreset(absl::string_view name);
 
 }  // namespace sherd

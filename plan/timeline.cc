@@ -136,7 +136,9 @@ StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, cons
   return walk.Finish();
 }
 
-StepTimes EstimateStep(const RankPlan& plan, const v1::TrainSpec& train, const CostModel& cost) {
+StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const CostModel& cost) {
+  const v1::TrainSpec& train = spec.train();
+  const bool recomputes = spec.parallel().recompute() == v1::RECOMPUTE_BLOCK;
   TimelineUnits timeline;
   timeline.tied = plan.inventory.tied;
   if (plan.ScattersEachMicroBatch()) timeline.block_gradient_slots = GradientSlots(plan);
@@ -149,6 +151,9 @@ StepTimes EstimateStep(const RankPlan& plan, const v1::TrainSpec& train, const C
     seconds.forward =
         ForwardFlops(plan.shape, plan.inventory, unit, train.seq_len(), tokens) / cost.flops;
     seconds.backward = kBackwardPerForward * seconds.forward;
+    // The last block's activations are still there.
+    const bool dropped = unit.kind == UnitKind::kBlock && i + 2 < plan.inventory.units.size();
+    if (recomputes && dropped) seconds.backward += seconds.forward;
     seconds.accumulate = static_cast<double>(unit.elements) * cost.fold_seconds;
     seconds.update =
         static_cast<double>(shard ? layout.shard_elements : unit.elements) * cost.optimizer_seconds;

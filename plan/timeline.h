@@ -60,6 +60,6 @@ struct TimelineUnits {
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost);
 
 // The step of the plan's rank, which has a micro-batch in every round (rank 0 does).
-StepTimes EstimateStep(const RankPlan& plan, const v1::TrainSpec& train, const CostModel& cost);
+StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const CostModel& cost);
 
 }  // namespace sherd

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/job_spec.h"
-#include "plan/presets.h"
+#include "plan/model_rules.h"
 #include "plan/spec_rules.h"
 #include "plan/strategy.h"
 
@@ -19,13 +19,6 @@
 namespace sherd {
 namespace {
 
-constexpr int64_t kMaxLayers = 1000;
-constexpr int64_t kMaxHidden = int64_t{1} << 16;
-constexpr int64_t kMaxHeads = int64_t{1} << 12;
-constexpr int64_t kMaxFfn = int64_t{1} << 20;
-constexpr int64_t kMaxVocab = int64_t{1} << 24;
-constexpr int64_t kMaxContext = int64_t{1} << 20;
-constexpr double kMaxParameters = 4e12;
 constexpr int64_t kMaxGlobalBatch = int64_t{1} << 24;
 constexpr int64_t kMaxMicroBatch = int64_t{1} << 16;
 constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 24;
@@ -43,16 +36,6 @@ constexpr int kMaxPaths = 10'000;
 constexpr size_t kMaxPathLength = 4096;
 constexpr int64_t kByteVocab = 256;
 
-// At most `most` bytes of `text`, cut between characters.
-std::string Shorten(const std::string& text, size_t most) {
-  if (text.size() <= most) return text;
-  const auto continues = [&](size_t at) {
-    return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
-  };
-  while (most > 0 && continues(most)) --most;
-  return text.substr(0, most);
-}
-
 bool HasControl(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
@@ -63,19 +46,6 @@ template <typename Enum>
 std::string Spell(Enum value) {
   const absl::string_view name = NameOf(value);
   return name.empty() ? absl::StrCat(static_cast<int>(value)) : std::string(name);
-}
-
-std::vector<int64_t> NearestDivisors(int64_t of, int64_t value) {
-  std::vector<int64_t> nearest;
-  int64_t below = std::min(value, of);
-  while (below > 1 && of % below != 0) --below;
-  nearest.push_back(below);
-  for (int64_t above = value + 1; above <= of && above <= kMaxHeads; ++above) {
-    if (of % above != 0) continue;
-    nearest.push_back(above);
-    break;
-  }
-  return nearest;
 }
 
 std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most) {
@@ -103,59 +73,6 @@ void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
     if (valid == "." || valid == "..") valid = "job";
     rules.Add("name", absl::StrCat("may hold letters, digits, '.', '_' and '-' only; '", valid,
                                    "' would be right"));
-  }
-}
-
-// True when the preset, if any, is one of ours: without it, sizes that are missing say nothing.
-bool CheckPreset(const v1::ModelSpec& model, SpecRules& rules) {
-  if (model.preset().empty() || FindPreset(model.preset()).has_value()) return true;
-  const std::string nearest = Nearest(model.preset(), PresetNames());
-  rules.Add("model.preset",
-            absl::StrCat("there is no preset '", Shorten(model.preset(), kMaxNameLength), "'",
-                         nearest.empty() ? "." : absl::StrCat("; did you mean '", nearest, "'?"),
-                         " Presets are ", absl::StrJoin(PresetNames(), ", ")));
-  return false;
-}
-
-// In floating point: the product of sizes within their own bounds may exceed int64.
-double ApproximateParameters(const v1::ModelSpec& model) {
-  const double hidden = static_cast<double>(model.hidden());
-  const double block = 4 * hidden * hidden + 2 * hidden * static_cast<double>(model.ffn());
-  const double embeddings = model.tie_embeddings() ? 1 : 2;
-  return static_cast<double>(model.layers()) * block +
-         hidden * (embeddings * static_cast<double>(model.vocab()) +
-                   static_cast<double>(model.context()));
-}
-
-void CheckModel(const v1::ModelSpec& model, SpecRules& rules) {
-  if (!CheckPreset(model, rules)) return;
-  if (model.arch() != v1::ARCHITECTURE_GPT2) {
-    rules.Add("model.arch", absl::StrCat("'", Spell(model.arch()),
-                                         "' is not supported by this version; the nearest that "
-                                         "is: gpt2"));
-  }
-  bool sizes = rules.CheckGiven("model.layers", model.layers(), kMaxLayers);
-  const bool hidden = rules.CheckGiven("model.hidden", model.hidden(), kMaxHidden);
-  const bool heads = rules.CheckGiven("model.heads", model.heads(), kMaxHeads);
-  sizes &= rules.CheckGiven("model.vocab", model.vocab(), kMaxVocab);
-  sizes &= rules.CheckGiven("model.context", model.context(), kMaxContext);
-  if (hidden && heads && model.hidden() % model.heads() != 0) {
-    const std::vector<int64_t> nearest = NearestDivisors(model.hidden(), model.heads());
-    rules.Add("model.heads",
-              absl::StrCat("heads ", model.heads(), " does not divide hidden ", model.hidden(),
-                           nearest.size() == 1 ? "; the nearest that does is "
-                                               : "; the nearest that do are ",
-                           absl::StrJoin(nearest, " and ")));
-  }
-  if (heads && model.kv_heads() != model.heads()) {
-    rules.Add("model.kv_heads", absl::StrCat("gpt2 has as many key and value heads as heads; ",
-                                             model.heads(), " would be right"));
-  }
-  if (hidden) sizes &= rules.CheckRange("model.ffn", model.ffn(), 1, kMaxFfn);
-  if (sizes && hidden && ApproximateParameters(model) > kMaxParameters) {
-    rules.Add("model", absl::StrCat("the model has about ", ApproximateParameters(model),
-                                    " parameters; at most ", kMaxParameters,
-                                    " are supported: lower layers, hidden, ffn or vocab"));
   }
 }
 
@@ -293,6 +210,10 @@ void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
               absl::StrCat("must be one of ", absl::StrJoin(GradientReductionNames(), ", ")));
   }
   CheckShardGroup(parallel, rules);
+  if (NameOf(parallel.recompute()).empty()) {
+    rules.Add("parallel.recompute",
+              absl::StrCat("must be one of ", absl::StrJoin(RecomputeNames(), ", ")));
+  }
   rules.CheckRange("parallel.bucket_mb", parallel.bucket_mb(), 0, kMaxBucketMb);
 }
 

@@ -105,14 +105,17 @@ struct HeadRows {
 HeadRows RowsOf(const float* qkv, const AttentionShape& shape, int64_t head_index) {
   const int64_t b = head_index / shape.heads;
   const int64_t h = head_index % shape.heads;
-  const int64_t channels = shape.heads * shape.head_size;
-  const float* q = qkv + b * shape.tokens * 3 * channels + h * shape.head_size;
-  return {q,
-          q + channels,
-          q + 2 * channels,
-          3 * channels,
-          b * shape.tokens * channels + h * shape.head_size,
-          channels};
+  const int64_t kv_head = h / (shape.heads / shape.kv_heads);
+  const int64_t stride = shape.qkv_channels();
+  const int64_t out_stride = shape.heads * shape.head_size;
+  const float* token = qkv + b * shape.tokens * stride;
+  const float* k = token + (shape.heads + kv_head) * shape.head_size;
+  return {token + h * shape.head_size,
+          k,
+          k + shape.kv_heads * shape.head_size,
+          stride,
+          b * shape.tokens * out_stride + h * shape.head_size,
+          out_stride};
 }
 
 float ScoreScale(const AttentionShape& shape) {
@@ -146,6 +149,56 @@ void ForwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& sh
   }
 }
 
+// Where one head's gradients begin; strides are those of its rows.
+struct HeadGradients {
+  float *dq, *dk, *dv;
+};
+
+void ClearKeysAndValues(const HeadRows& rows, const HeadGradients& gradients,
+                        const AttentionShape& shape) {
+  for (int64_t t = 0; t < shape.tokens; ++t) {
+    float* dk = gradients.dk + t * rows.stride;
+    float* dv = gradients.dv + t * rows.stride;
+    std::fill(dk, dk + shape.head_size, 0.0f);
+    std::fill(dv, dv + shape.head_size, 0.0f);
+  }
+}
+
+// Writes dq of queries [queries.begin, queries.end) of one head and adds to dk and dv of the keys
+// that they see. `scratch` has room for (2, kQueries, kKeys); lse is the head's.
+void BackwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& shape,
+                   float* scratch, const float* dout, const float* out, const float* lse,
+                   const HeadGradients& gradients) {
+  const int64_t size = shape.head_size;
+  float* scores = scratch;
+  float* dweights = scratch + kQueries * kKeys;
+  const Matrix q{rows.q + queries.begin * rows.stride, rows.stride};
+  const Matrix dout_block{dout + rows.out_offset + queries.begin * rows.out_stride,
+                          rows.out_stride};
+  float delta[kQueries];
+  for (int64_t i = 0; i < queries.size(); ++i) {
+    const int64_t at = rows.out_offset + (queries.begin + i) * rows.out_stride;
+    delta[i] = HWY_DYNAMIC_DISPATCH(DotRow)(dout + at, out + at, size);
+  }
+  for (int64_t first = 0; first < queries.end; first += kKeys) {
+    const int64_t keys = std::min(kKeys, queries.end - first);
+    const int64_t at = first * rows.stride;
+    Gemm(queries.size(), keys, size, q, {rows.k + at, rows.stride, Transpose::kYes}, false, scores,
+         keys);
+    Gemm(queries.size(), keys, size, dout_block, {rows.v + at, rows.stride, Transpose::kYes}, false,
+         dweights, keys);
+    HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)
+    (scores, dweights, queries.size(), keys, queries.begin + 1 - first, ScoreScale(shape),
+     lse + queries.begin, delta);
+    Gemm(keys, size, queries.size(), {scores, keys, Transpose::kYes}, dout_block, true,
+         gradients.dv + at, rows.stride);
+    Gemm(keys, size, queries.size(), {dweights, keys, Transpose::kYes}, q, true, gradients.dk + at,
+         rows.stride);
+    Gemm(queries.size(), size, keys, {dweights, keys}, {rows.k + at, rows.stride}, first != 0,
+         gradients.dq + queries.begin * rows.stride, rows.stride);
+  }
+}
+
 }  // namespace
 
 void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
@@ -164,44 +217,18 @@ void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
 
 void CpuOps::AttentionBackward(const float* dout, const float* qkv, const float* out,
                                const float* lse, float* dqkv, const AttentionShape& shape) {
-  const int64_t size = shape.head_size;
-  const float scale = ScoreScale(shape);
-  pool_.ParallelFor(shape.batch * shape.heads, [&](int64_t head, int thread) {
-    const HeadRows rows = RowsOf(qkv, shape, head);
-    float* dq = dqkv + (rows.q - qkv);
-    float* dk = dqkv + (rows.k - qkv);
-    float* dv = dqkv + (rows.v - qkv);
-    float* scores = scratch_[thread].values.Floats(2 * kQueries * kKeys);
-    float* dweights = scores + kQueries * kKeys;
-    for (int64_t t = 0; t < shape.tokens; ++t) {
-      std::fill(dk + t * rows.stride, dk + t * rows.stride + size, 0.0f);
-      std::fill(dv + t * rows.stride, dv + t * rows.stride + size, 0.0f);
-    }
-    for (int64_t begin = 0; begin < shape.tokens; begin += kQueries) {
-      const Span1D queries{begin, std::min(shape.tokens, begin + kQueries)};
-      const Matrix q{rows.q + begin * rows.stride, rows.stride};
-      const Matrix dout_block{dout + rows.out_offset + begin * rows.out_stride, rows.out_stride};
-      float delta[kQueries];
-      for (int64_t i = 0; i < queries.size(); ++i) {
-        const int64_t at = rows.out_offset + (begin + i) * rows.out_stride;
-        delta[i] = HWY_DYNAMIC_DISPATCH(DotRow)(dout + at, out + at, size);
-      }
-      for (int64_t first = 0; first < queries.end; first += kKeys) {
-        const int64_t keys = std::min(kKeys, queries.end - first);
-        const int64_t at = first * rows.stride;
-        Gemm(queries.size(), keys, size, q, {rows.k + at, rows.stride, Transpose::kYes}, false,
-             scores, keys);
-        Gemm(queries.size(), keys, size, dout_block, {rows.v + at, rows.stride, Transpose::kYes},
-             false, dweights, keys);
-        HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)
-        (scores, dweights, queries.size(), keys, begin + 1 - first, scale,
-         lse + head * shape.tokens + begin, delta);
-        Gemm(keys, size, queries.size(), {scores, keys, Transpose::kYes}, dout_block, true, dv + at,
-             rows.stride);
-        Gemm(keys, size, queries.size(), {dweights, keys, Transpose::kYes}, q, true, dk + at,
-             rows.stride);
-        Gemm(queries.size(), size, keys, {dweights, keys}, {rows.k + at, rows.stride}, first != 0,
-             dq + begin * rows.stride, rows.stride);
+  const int64_t group = shape.heads / shape.kv_heads;
+  // All heads that share keys and values belong to one tile, which adds them up in order.
+  pool_.ParallelFor(shape.batch * shape.kv_heads, [&](int64_t kv_head, int thread) {
+    float* scratch = scratch_[thread].values.Floats(2 * kQueries * kKeys);
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const HeadRows rows = RowsOf(qkv, shape, head);
+      const HeadGradients gradients{dqkv + (rows.q - qkv), dqkv + (rows.k - qkv),
+                                    dqkv + (rows.v - qkv)};
+      if (head == kv_head * group) ClearKeysAndValues(rows, gradients, shape);
+      for (int64_t begin = 0; begin < shape.tokens; begin += kQueries) {
+        BackwardBlock(rows, {begin, std::min(shape.tokens, begin + kQueries)}, shape, scratch, dout,
+                      out, lse + head * shape.tokens, gradients);
       }
     }
   });

@@ -39,10 +39,25 @@ class CpuOps final : public Ops {
                          const float* rstd, float* dx, bool accumulate, GradOut dw, GradOut db,
                          int64_t rows, int64_t channels) override;
 
+  // rms_norm.cc
+  void RmsNormForward(const float* x, ConstParam w, double eps, float* y, float* rstd, int64_t rows,
+                      int64_t channels) override;
+  void RmsNormBackward(const float* dy, const float* x, ConstParam w, const float* rstd, float* dx,
+                       bool accumulate, GradOut dw, int64_t rows, int64_t channels) override;
+
   // elementwise.cc
   void GeluForward(const float* x, float* y, int64_t elements) override;
   void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) override;
+  void SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) override;
+  void SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
+                      int64_t ffn) override;
   void Add(const float* a, const float* b, float* y, int64_t elements) override;
+
+  // rotary.cc
+  void RotaryTable(const RotaryParams& params, float* table, int64_t tokens,
+                   int64_t head_size) override;
+  void RotaryForward(float* qkv, const float* table, const AttentionShape& shape) override;
+  void RotaryBackward(float* dqkv, const float* table, const AttentionShape& shape) override;
 
   // attention.cc
   void AttentionForward(const float* qkv, float* out, float* lse,
@@ -72,6 +87,9 @@ class CpuOps final : public Ops {
                  const std::function<void(int64_t begin, int64_t end)>& body);
   // The parameter as fp32: itself, or widened into `scratch`, which must outlive the use.
   static const float* Widened(ConstParam param, int64_t elements, Scratch& scratch);
+
+  // Of RotaryForward and RotaryBackward.
+  void Turn(float* qkv, const float* table, const AttentionShape& shape, bool back);
 
   // Before a linear operation: panels widened for the last one are of other weights.
   void ForgetPanels();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cpu/cpu_ops_impl.h"
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -46,6 +48,36 @@ void GeluGradient(const float* dy, const float* x, float* dx, int64_t elements) 
   });
 }
 
+// silu(gate) · up; the logistic function needs no care: e^−g overflows to infinity and gives −0.
+void SwiGlu(const float* gate, const float* up, float* y, int64_t elements) {
+  const FloatV one = hn::Set(FloatTag(), 1.0f);
+  ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
+    const FloatV value = access.Get(gate + i);
+    const FloatV silu = hn::Div(value, hn::Add(one, Exp(hn::Neg(value))));
+    access.Put(hn::Mul(silu, access.Get(up + i)), y + i);
+  });
+}
+
+// silu'(g) = s + g s (1 − s), where s = 1 / (1 + e) and 1 − s = e s with e = exp(−g).
+void SwiGluGradient(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+                    int64_t elements) {
+  const FloatV one = hn::Set(FloatTag(), 1.0f);
+  ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
+    const FloatV value = access.Get(gate + i);
+    // Beyond ±80 the derivative is 0 or 1 within 1e-32, and e · s would be infinity · 0; so is
+    // silu below −80.
+    const FloatV limited = Limited(value, -80.0f, 80.0f);
+    const FloatV falling = Exp(hn::Neg(limited));
+    const FloatV logistic = hn::Div(one, hn::Add(one, falling));
+    const FloatV bend = hn::Mul(hn::Mul(limited, logistic), hn::Mul(falling, logistic));
+    const FloatV outer = access.Get(dy + i);
+    const FloatV up_value = access.Get(up + i);
+    access.Put(hn::Mul(hn::Mul(outer, up_value), hn::Add(logistic, bend)), dgate + i);
+    const FloatV from_below = hn::IfThenElse(hn::Lt(value, limited), limited, value);
+    access.Put(hn::Mul(outer, hn::Mul(from_below, logistic)), dup + i);
+  });
+}
+
 void Sum(const float* a, const float* b, float* y, int64_t elements) {
   ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
     access.Put(hn::Add(access.Get(a + i), access.Get(b + i)), y + i);
@@ -63,9 +95,14 @@ namespace {
 
 HWY_EXPORT(Gelu);
 HWY_EXPORT(GeluGradient);
+HWY_EXPORT(SwiGlu);
+HWY_EXPORT(SwiGluGradient);
 HWY_EXPORT(Sum);
 
 constexpr int64_t kRange = 1 << 14;
+
+// Rows of `channels` that make about a range.
+int64_t RowsInRange(int64_t channels) { return std::max<int64_t>(1, kRange / channels); }
 
 }  // namespace
 
@@ -78,6 +115,27 @@ void CpuOps::GeluForward(const float* x, float* y, int64_t elements) {
 void CpuOps::GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) {
   ForRanges(elements, kRange, [=](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(GeluGradient)(dy + begin, x + begin, dx + begin, end - begin);
+  });
+}
+
+void CpuOps::SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) {
+  ForRanges(rows, RowsInRange(ffn), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* gate = gate_up + row * 2 * ffn;
+      HWY_DYNAMIC_DISPATCH(SwiGlu)(gate, gate + ffn, y + row * ffn, ffn);
+    }
+  });
+}
+
+void CpuOps::SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
+                            int64_t ffn) {
+  ForRanges(rows, RowsInRange(ffn), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* gate = gate_up + row * 2 * ffn;
+      float* dgate = dgate_up + row * 2 * ffn;
+      HWY_DYNAMIC_DISPATCH(SwiGluGradient)
+      (dy + row * ffn, gate, gate + ffn, dgate, dgate + ffn, ffn);
+    }
   });
 }
 

@@ -44,6 +44,7 @@ void CpuOps::EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam 
     std::vector<float> position(static_cast<size_t>(channels));
     for (int64_t row = begin; row < end; ++row) {
       WidenRow(wte, tokens[row], channels, x + row * channels);
+      if (wpe.data == nullptr) continue;
       WidenRow(wpe, row % tokens_per_sequence, channels, position.data());
       AddRow(x + row * channels, position.data(), channels);
     }
@@ -67,6 +68,7 @@ void CpuOps::EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut d
       WriteGrad(dwte, token * channels, sums, channels);
     }
   });
+  if (dwpe.data == nullptr) return;
   const int64_t positions = dwpe.accumulate ? tokens_per_sequence : context;
   pool_.ParallelFor(CeilDiv(positions, kPositions), [&](int64_t index, int thread) {
     float* sums = scratch_[thread].values.Floats(channels);

@@ -130,9 +130,15 @@ INSTANTIATE_TEST_SUITE_P(
                 "'bf16'?"},
         Refusal{"LaterFormat", "data: {format: llmc}",
                 "job.yaml:1: data.format: 'llmc' is not supported by this version; use text"},
-        Refusal{"LaterKey", "parallel: {recompute: block}",
-                "job.yaml:1: parallel.recompute: not supported by this version; leave it out or "
+        Refusal{"LaterKey", "parallel: {offload: optimizer}",
+                "job.yaml:1: parallel.offload: not supported by this version; leave it out or "
                 "write none"},
+        Refusal{"UnknownRecompute", "parallel: {recompute: blocks}",
+                "job.yaml:1: parallel.recompute: 'blocks' is not one of none, block; did you mean "
+                "'block'?"},
+        Refusal{"RopeOfNothing", "model: {rope_scaling: {factor: 0}}",
+                "job.yaml:1: model.rope_scaling.factor: 0 is not valid; it must be a number above "
+                "0"},
         Refusal{"LaterModel", "model: {from: some/dir}",
                 "job.yaml:1: model.from: not supported by this version; leave it out"},
         Refusal{"DurationWithoutUnit", "elastic: {failure_detection: 3}",

@@ -107,7 +107,12 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
         "weight_decay: 0}, schedule: {kind: constant, warmup: 2, min_lr: 1e-9}, "
         "grad_clip: 0, eval_every: 2}\nparallel: {strategy: ddp, prefetch: 0, "
         "reshard_after_forward: false}\nprecision: {compute: fp32}\nelastic: "
-        "{max_workers: 3, failure_detection: 1s}\ncheckpoint: {dir: w}\n"}) {
+        "{max_workers: 3, failure_detection: 1s}\ncheckpoint: {dir: w}\n",
+        "name: c\nmodel: {preset: llama3-1b}\ndata: {train: [x]}\ntrain: {steps: 3}\n",
+        "name: d\nmodel: {arch: llama, layers: 1, hidden: 24, heads: 4, kv_heads: 2, vocab: 300, "
+        "context: 5, norm_eps: 1e-6, rope_theta: 123.25, rope_scaling: {factor: 8, "
+        "low_freq_factor: 2, high_freq_factor: 3.5, original_context: 77}}\n"
+        "data: {train: [x]}\ntrain: {steps: 3}\nparallel: {recompute: block}\n"}) {
     const absl::StatusOr<JobFile> file = ParseJobFile(text, "a", {});
     ASSERT_TRUE(file.ok()) << file.status();
     const v1::JobSpec spec = NormalizeJobSpec(file->spec);

@@ -219,7 +219,7 @@ class Refusals(EndToEnd):
     CASES = [
         ("strategy: zero3", "stratgy: zero3", r"job\.yaml:\d+: .*stratgy.*strategy"),  # F55
         ("strategy: zero3", "strategy: zero9", r"job\.yaml:\d+: .*zero9.*zero"),
-        ("strategy: zero3", "strategy: zero2", r"zero2"),
+        ("strategy: zero3", "strategy: hybrid", r"shard_group"),
         ("heads: 2", "heads: 3", r"job\.yaml:\d+: .*heads.*(1|2|4)"),
         ("micro_batch: 1", "micro_batch: 3", r"(global_batch|micro_batch)"),
         ("steps: 20", "steps: many", r"job\.yaml:\d+: .*steps"),

@@ -24,6 +24,12 @@ Moments MomentsOf(const double* x, int64_t channels) {
   return {mean, 1 / std::sqrt(variance + kNormEps)};
 }
 
+double InverseRms(const double* x, double eps, int64_t channels) {
+  double squares = 0;
+  for (int64_t c = 0; c < channels; ++c) squares += x[c] * x[c];
+  return 1 / std::sqrt(squares / static_cast<double>(channels) + eps);
+}
+
 double LogSumExp(const double* values, int64_t count) {
   const double highest = *std::max_element(values, values + count);
   double sum = 0;
@@ -31,12 +37,16 @@ double LogSumExp(const double* values, int64_t count) {
   return highest + std::log(sum);
 }
 
-// Offsets into qkv (B, T, 3, H, D) and out (B, T, H, D).
+// Offsets into qkv (B, T, H + 2K, D) and out (B, T, H, D); part 0 is the queries, 1 the keys, 2 the
+// values.
 struct HeadIndex {
   const AttentionShape& shape;
   int64_t b, h;
   size_t Qkv(int64_t t, int part, int64_t d) const {
-    return Size((((b * shape.tokens + t) * 3 + part) * shape.heads + h) * shape.head_size + d);
+    const int64_t kv_head = h * shape.kv_heads / shape.heads;
+    const int64_t slot = part == 0 ? h : shape.heads + (part - 1) * shape.kv_heads + kv_head;
+    const int64_t slots = shape.heads + 2 * shape.kv_heads;
+    return Size(((b * shape.tokens + t) * slots + slot) * shape.head_size + d);
   }
   size_t Out(int64_t t, int64_t d) const {
     return Size(((b * shape.tokens + t) * shape.heads + h) * shape.head_size + d);
@@ -149,6 +159,96 @@ LayerNormGradients LayerNormBackward(const Doubles& dy, const Doubles& x, const 
     }
   }
   return g;
+}
+
+Doubles RmsNormForward(const Doubles& x, const Doubles& w, double eps, int64_t rows,
+                       int64_t channels) {
+  Doubles y(x.size());
+  for (int64_t n = 0; n < rows; ++n) {
+    const double rstd = InverseRms(&x[Size(n * channels)], eps, channels);
+    for (int64_t c = 0; c < channels; ++c) {
+      y[Size(n * channels + c)] = x[Size(n * channels + c)] * rstd * w[Size(c)];
+    }
+  }
+  return y;
+}
+
+RmsNormGradients RmsNormBackward(const Doubles& dy, const Doubles& x, const Doubles& w, double eps,
+                                 int64_t rows, int64_t channels) {
+  RmsNormGradients g{Doubles(x.size()), Doubles(Size(channels))};
+  for (int64_t n = 0; n < rows; ++n) {
+    const double rstd = InverseRms(&x[Size(n * channels)], eps, channels);
+    double product = 0;
+    for (int64_t c = 0; c < channels; ++c) {
+      const size_t at = Size(n * channels + c);
+      g.dw[Size(c)] += dy[at] * x[at] * rstd;
+      product += dy[at] * w[Size(c)] * x[at];
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      const size_t at = Size(n * channels + c);
+      g.dx[at] = rstd * dy[at] * w[Size(c)] -
+                 x[at] * rstd * rstd * rstd * product / static_cast<double>(channels);
+    }
+  }
+  return g;
+}
+
+Doubles SwiGluForward(const Doubles& gate_up, int64_t rows, int64_t ffn) {
+  Doubles y(Size(rows * ffn));
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t f = 0; f < ffn; ++f) {
+      const double gate = gate_up[Size(n * 2 * ffn + f)];
+      y[Size(n * ffn + f)] = gate / (1 + std::exp(-gate)) * gate_up[Size((n * 2 + 1) * ffn + f)];
+    }
+  }
+  return y;
+}
+
+Doubles SwiGluBackward(const Doubles& dy, const Doubles& gate_up, int64_t rows, int64_t ffn) {
+  Doubles gradient(gate_up.size());
+  for (int64_t n = 0; n < rows; ++n) {
+    for (int64_t f = 0; f < ffn; ++f) {
+      const size_t gate_at = Size(n * 2 * ffn + f);
+      const size_t up_at = Size((n * 2 + 1) * ffn + f);
+      const double gate = gate_up[gate_at];
+      const double logistic = 1 / (1 + std::exp(-gate));
+      const double outer = dy[Size(n * ffn + f)];
+      gradient[gate_at] = outer * gate_up[up_at] * logistic * (1 + gate * (1 - logistic));
+      gradient[up_at] = outer * gate * logistic;
+    }
+  }
+  return gradient;
+}
+
+double RotaryFrequency(const RotaryParams& params, int64_t index, int64_t head_size) {
+  const double frequency =
+      1 / std::pow(params.theta, 2 * static_cast<double>(index) / static_cast<double>(head_size));
+  const double context = static_cast<double>(params.original_context);
+  const double wavelength = 2 * std::acos(-1.0) / frequency;
+  if (wavelength < context / params.high_freq_factor) return frequency;
+  if (wavelength > context / params.low_freq_factor) return frequency / params.factor;
+  const double smooth = (context / wavelength - params.low_freq_factor) /
+                        (params.high_freq_factor - params.low_freq_factor);
+  return (1 - smooth) * frequency / params.factor + smooth * frequency;
+}
+
+Doubles Rotary(const Doubles& qkv, const RotaryParams& params, const AttentionShape& shape,
+               bool back) {
+  Doubles turned = qkv;
+  const int64_t half = shape.head_size / 2;
+  for (int64_t n = 0; n < shape.batch * shape.tokens; ++n) {
+    for (int64_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = (back ? -1 : 1) * static_cast<double>(n % shape.tokens) *
+                             RotaryFrequency(params, i, shape.head_size);
+        const size_t a = Size(n * shape.qkv_channels() + h * shape.head_size + i);
+        const size_t b = a + Size(half);
+        turned[a] = qkv[a] * std::cos(angle) - qkv[b] * std::sin(angle);
+        turned[b] = qkv[b] * std::cos(angle) + qkv[a] * std::sin(angle);
+      }
+    }
+  }
+  return turned;
 }
 
 double Gelu(double x) {

@@ -39,6 +39,23 @@ struct LayerNormGradients {
 LayerNormGradients LayerNormBackward(const Doubles& dy, const Doubles& x, const Doubles& w,
                                      int64_t rows, int64_t channels);
 
+Doubles RmsNormForward(const Doubles& x, const Doubles& w, double eps, int64_t rows,
+                       int64_t channels);
+struct RmsNormGradients {
+  Doubles dx, dw;
+};
+RmsNormGradients RmsNormBackward(const Doubles& dy, const Doubles& x, const Doubles& w, double eps,
+                                 int64_t rows, int64_t channels);
+
+Doubles SwiGluForward(const Doubles& gate_up, int64_t rows, int64_t ffn);
+Doubles SwiGluBackward(const Doubles& dy, const Doubles& gate_up, int64_t rows, int64_t ffn);
+
+// Of pair `index` of a head, in radians a token; spelt out by wavelengths.
+double RotaryFrequency(const RotaryParams& params, int64_t index, int64_t head_size);
+// qkv with queries and keys turned by their angles, or back.
+Doubles Rotary(const Doubles& qkv, const RotaryParams& params, const AttentionShape& shape,
+               bool back);
+
 double Gelu(double x);
 double GeluDerivative(double x);
 

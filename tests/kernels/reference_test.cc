@@ -78,14 +78,45 @@ TEST(Reference, GeluDerivativeIsFiniteDifferences) {
   }
 }
 
+TEST(Reference, RmsNormGradientsAreFiniteDifferences) {
+  Draw draw(6);
+  Doubles x = Random(draw, 4 * 7), w = Random(draw, 7);
+  const Doubles dy = Random(draw, 4 * 7);
+  const auto value = [&] { return Dot(RmsNormForward(x, w, 0.1, 4, 7), dy); };
+  const RmsNormGradients g = RmsNormBackward(dy, x, w, 0.1, 4, 7);
+  ExpectClose(g.dx, Differences(x, value), kTolerance, "dx");
+  ExpectClose(g.dw, Differences(w, value), kTolerance, "dw");
+}
+
+TEST(Reference, SwiGluGradientIsFiniteDifferences) {
+  Draw draw(7);
+  Doubles gate_up = Random(draw, 3 * 2 * 5);
+  const Doubles dy = Random(draw, 3 * 5);
+  const auto value = [&] { return Dot(SwiGluForward(gate_up, 3, 5), dy); };
+  ExpectClose(SwiGluBackward(dy, gate_up, 3, 5), Differences(gate_up, value), kTolerance, "dgate");
+}
+
+TEST(Reference, RotaryGradientIsFiniteDifferences) {
+  Draw draw(8);
+  const AttentionShape shape{.batch = 2, .tokens = 4, .heads = 2, .kv_heads = 1, .head_size = 6};
+  const RotaryParams params{.theta = 30, .factor = 4, .original_context = 9};
+  Doubles qkv = Random(draw, 2 * 4 * 4 * 6);
+  const Doubles dqkv = Random(draw, 2 * 4 * 4 * 6);
+  const auto value = [&] { return Dot(Rotary(qkv, params, shape, false), dqkv); };
+  ExpectClose(Rotary(dqkv, params, shape, true), Differences(qkv, value), kTolerance, "dqkv");
+}
+
 TEST(Reference, AttentionGradientsAreFiniteDifferences) {
   Draw draw(4);
-  const AttentionShape shape{.batch = 2, .tokens = 5, .heads = 2, .head_size = 3};
-  Doubles qkv = Random(draw, 2 * 5 * 3 * 2 * 3);
-  const Doubles dout = Random(draw, 2 * 5 * 2 * 3);
-  const auto value = [&] { return Dot(AttentionForward(qkv, shape).out, dout); };
-  const Doubles gradient = AttentionBackward(dout, qkv, shape);
-  ExpectClose(gradient, Differences(qkv, value), kTolerance, "dqkv");
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    const AttentionShape shape{
+        .batch = 2, .tokens = 5, .heads = 4, .kv_heads = kv_heads, .head_size = 3};
+    Doubles qkv = Random(draw, 2 * 5 * shape.qkv_channels());
+    const Doubles dout = Random(draw, 2 * 5 * 4 * 3);
+    const auto value = [&] { return Dot(AttentionForward(qkv, shape).out, dout); };
+    const Doubles gradient = AttentionBackward(dout, qkv, shape);
+    ExpectClose(gradient, Differences(qkv, value), kTolerance, "dqkv");
+  }
 }
 
 TEST(Reference, CrossEntropyGradientIsFiniteDifferences) {

@@ -103,8 +103,64 @@ TEST(Presets, AreTheirPublishedSizesAndValid) {
     EXPECT_EQ(shape.head_size(), 64);
     EXPECT_TRUE(shape.tie_embeddings);
   }
-  EXPECT_EQ(PresetNames().size(), 5u);
+  EXPECT_EQ(PresetNames().size(), 10u);
   EXPECT_FALSE(FindPreset("").has_value());
+}
+
+// config.json of the published models, field by field; parameters as their cards round them.
+TEST(Presets, AreThePublishedLlamas) {
+  struct Row {
+    const char* name;
+    int64_t layers, hidden, heads, kv_heads, ffn, vocab, context;
+    bool tied;
+    double theta, factor;
+    int64_t parameters;
+  };
+  for (const Row& row :
+       {Row{"llama-15m", 5, 512, 8, 4, 1408, 256, 256, true, 1e4, 1, 14882304},
+        Row{"llama-160m", 12, 768, 12, 12, 3072, 32000, 2048, false, 1e4, 1, 162417408},
+        Row{"llama3-1b", 16, 2048, 32, 8, 8192, 128256, 131072, true, 5e5, 32, 1235814400},
+        Row{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, false, 5e5, 1, 8030261248},
+        Row{"llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192, false, 5e5, 1, 70553706496}}) {
+    v1::JobSpec spec = ValidSpec();
+    spec.mutable_model()->set_preset(row.name);
+    spec = NormalizeJobSpec(spec);
+    EXPECT_THAT(Violations(spec), IsEmpty()) << row.name;
+    const ModelShape shape = ShapeOf(spec.model());
+    EXPECT_EQ(shape.arch, Architecture::kLlama);
+    EXPECT_EQ(shape.layers, row.layers);
+    EXPECT_EQ(shape.hidden, row.hidden);
+    EXPECT_EQ(shape.heads, row.heads);
+    EXPECT_EQ(shape.kv_heads, row.kv_heads);
+    EXPECT_EQ(shape.ffn, row.ffn);
+    EXPECT_EQ(shape.vocab, row.vocab);
+    EXPECT_EQ(shape.context, row.context);
+    EXPECT_EQ(shape.tie_embeddings, row.tied);
+    EXPECT_EQ(shape.norm_eps, 1e-5);
+    EXPECT_EQ(shape.rotary.theta, row.theta);
+    EXPECT_EQ(shape.rotary.factor, row.factor);
+    EXPECT_EQ(shape.rotary.low_freq_factor, 1);
+    EXPECT_EQ(shape.rotary.high_freq_factor, 4);
+    EXPECT_EQ(shape.rotary.original_context, 8192);
+    EXPECT_EQ(BuildInventory(shape).elements, row.parameters) << row.name;
+  }
+}
+
+// A preset of one architecture lends another one its sizes alone.
+TEST(Presets, KeepTheirArchitecturesSettingsToIt) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_model()->set_preset("llama-15m");
+  spec.mutable_model()->set_arch(v1::ARCHITECTURE_GPT2);
+  spec = NormalizeJobSpec(spec);
+  EXPECT_THAT(Violations(spec), IsEmpty());
+  EXPECT_EQ(spec.model().kv_heads(), 8);
+  EXPECT_EQ(spec.model().ffn(), 2048);
+  spec = ValidSpec();
+  spec.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+  spec = NormalizeJobSpec(spec);
+  EXPECT_THAT(Violations(spec), IsEmpty());
+  EXPECT_EQ(spec.model().ffn(), 1024);  // 8/3 of 384
+  EXPECT_EQ(spec.model().rope_theta(), 10000);
 }
 
 TEST(Names, ReadBackForEveryValue) {
@@ -113,6 +169,9 @@ TEST(Names, ReadBackForEveryValue) {
   }
   for (const absl::string_view name : ArchitectureNames()) {
     EXPECT_EQ(NameOf(ArchitectureFromName(name)), name);
+  }
+  for (const absl::string_view name : RecomputeNames()) {
+    EXPECT_EQ(NameOf(RecomputeFromName(name)), name);
   }
   for (const absl::string_view name : DataTypeNames()) {
     EXPECT_EQ(NameOf(DataTypeFromName(name)), name);
@@ -171,14 +230,68 @@ INSTANTIATE_TEST_SUITE_P(
                   [](v1::JobSpec& s) { s.mutable_model()->set_kv_heads(3); },
                   {"model.kv_heads: gpt2 has as many key and value heads as heads; 6 would be "
                    "right"}},
-        Violation{"Llama",
-                  [](v1::JobSpec& s) { s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA); },
-                  {"model.arch: 'llama' is not supported by this version; the nearest that is: "
-                   "gpt2"}},
+        Violation{
+            "UnknownArchitecture",
+            [](v1::JobSpec& s) { s.mutable_model()->set_arch(static_cast<v1::Architecture>(9)); },
+            {"model.arch: must be one of gpt2, llama"}},
+        Violation{"LlamasSettings",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_norm_eps(1e-6);
+                    s.mutable_model()->set_rope_theta(1e4);
+                    s.mutable_model()->mutable_rope_scaling()->set_factor(2);
+                  },
+                  {"model.norm_eps: is a setting of llama; leave it out for gpt2",
+                   "model.rope_theta: is a setting of llama; leave it out for gpt2",
+                   "model.rope_scaling: is a setting of llama; leave it out for gpt2"}},
+        Violation{"KvHeadsThatDoNotDivide",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_kv_heads(4);
+                  },
+                  {"model.kv_heads: kv_heads 4 does not divide heads 6; the nearest that do are 3 "
+                   "and 6"}},
+        Violation{"MoreKvHeadsThanHeads",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_kv_heads(12);
+                  },
+                  {"model.kv_heads: 12 is out of range; the nearest valid value is 6 (1 to 6)"}},
+        Violation{"HeadsOfAnOddSize",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_hidden(390);
+                  },
+                  {"model.heads: heads 6 of hidden 390 have 65 channels, and llama turns pairs of "
+                   "channels; the nearest that do are 5 and 13"}},
+        Violation{"AnOddHidden",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_hidden(45);
+                    s.mutable_model()->set_heads(5);
+                  },
+                  {"model.hidden: hidden 45 is odd, and llama turns pairs of channels; the nearest "
+                   "valid value is 46"}},
+        Violation{"RotaryOutOfRange",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_norm_eps(kNan);
+                    s.mutable_model()->set_rope_theta(-1);
+                    v1::RopeScaling& scaling = *s.mutable_model()->mutable_rope_scaling();
+                    scaling.set_low_freq_factor(5);
+                    scaling.set_original_context(-8);
+                  },
+                  {"model.norm_eps: nan is not valid; it must be from 1e-30 to 1, as in 1e-5",
+                   "model.rope_theta: -1 is not valid; it must be from 1 to 1e12, as in 10000",
+                   "model.rope_scaling.factor: 0 is not valid; it must be 1 (no scaling) or above, "
+                   "as in 32",
+                   "model.rope_scaling.high_freq_factor: 4 is not valid; it must be above "
+                   "low_freq_factor, which is 5",
+                   "model.rope_scaling.original_context: -8 is out of range; the nearest valid "
+                   "value is 1 (1 to 1048576)"}},
         Violation{"UnknownPreset",
                   [](v1::JobSpec& s) { s.mutable_model()->set_preset("gpt2-124"); },
                   {"model.preset: there is no preset 'gpt2-124'; did you mean 'gpt2-124m'? Presets "
-                   "are gpt2-bytes, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b"}},
+                   "are gpt2-bytes, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, llama-15m, llama-160m, llama3-1b, llama3-8b, llama3-70b"}},
         Violation{"NoModel",
                   [](v1::JobSpec& s) { s.clear_model(); },
                   {"model.layers: must be given: a number from 1 to 1000",
@@ -404,8 +517,8 @@ TEST(ValidateJobSpec, BoundsEveryByteCount) {
   EXPECT_GT(parameters, 3e12);
   // Wire bytes of one rank and step: three passes of 4 bytes over at most 2^16 rounds.
   EXPECT_LT(parameters * 4 * 3 * (1 << 16), static_cast<double>(kLimit));
-  const int64_t activations =
-      PredictActivationBytes(shape, spec.train().micro_batch(), spec.train().seq_len(), false);
+  const int64_t activations = PredictActivationBytes(
+      shape, spec.train().micro_batch(), spec.train().seq_len(), KeptActivations::kEverything);
   EXPECT_GT(activations, int64_t{1} << 50);
   EXPECT_LT(activations, kLimit);
 }

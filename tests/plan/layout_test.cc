@@ -3,6 +3,8 @@
 
 #include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plan/groups.h"
 #include "plan/parameters.h"
 #include "plan/shard_layout.h"
@@ -31,6 +33,32 @@ TEST(Parameters, CountsWhatThePublishedModelsHave) {
   EXPECT_EQ(BuildInventory(Shape(24, 1024, 16, 50257, 1024, true)).elements, 354823168);
   EXPECT_EQ(BuildInventory(Shape(36, 1280, 20, 50257, 1024, true)).elements, 774030080);
   EXPECT_EQ(BuildInventory(Shape(48, 1600, 25, 50257, 1024, true)).elements, 1557611200);
+}
+
+// The names, the shapes and what decays of a published checkpoint's layer.
+TEST(Parameters, OfALlamaBearThePublishedNames) {
+  ModelShape shape = Shape(1, 24, 4, 37, 11, false);
+  shape.arch = Architecture::kLlama;
+  shape.kv_heads = 2;
+  shape.ffn = 10;
+  std::vector<std::string> described;
+  for (const Unit& unit : BuildInventory(shape).units) {
+    for (const Parameter& parameter : unit.parameters) {
+      described.push_back(absl::StrCat(parameter.name, " ", absl::StrJoin(parameter.shape, "x"),
+                                       parameter.decays ? " decays" : ""));
+    }
+  }
+  EXPECT_THAT(described, ElementsAre("model.embed_tokens.weight 37x24 decays",
+                                     "model.layers.0.input_layernorm.weight 24",
+                                     "model.layers.0.self_attn.q_proj.weight 24x24 decays",
+                                     "model.layers.0.self_attn.k_proj.weight 12x24 decays",
+                                     "model.layers.0.self_attn.v_proj.weight 12x24 decays",
+                                     "model.layers.0.self_attn.o_proj.weight 24x24 decays",
+                                     "model.layers.0.post_attention_layernorm.weight 24",
+                                     "model.layers.0.mlp.gate_proj.weight 10x24 decays",
+                                     "model.layers.0.mlp.up_proj.weight 10x24 decays",
+                                     "model.layers.0.mlp.down_proj.weight 24x10 decays",
+                                     "model.norm.weight 24", "lm_head.weight 37x24 decays"));
 }
 
 TEST(Parameters, LieOneAfterAnotherWithoutGaps) {

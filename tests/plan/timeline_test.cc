@@ -143,9 +143,9 @@ TEST(Timeline, LiesBetweenItsLanesAndTheirSum) {
         const v1::JobSpec spec = MakeJob(strategy, v1::DATA_TYPE_BF16, 4 * rounds, {.layers = 5});
         const RankPlan plan = BuildRankPlan(spec, 0, 4);
         cost.shares_cores = true;
-        const StepTimes sum = EstimateStep(plan, spec.train(), cost);
+        const StepTimes sum = EstimateStep(plan, spec, cost);
         cost.shares_cores = false;
-        const StepTimes lanes = EstimateStep(plan, spec.train(), cost);
+        const StepTimes lanes = EstimateStep(plan, spec, cost);
         EXPECT_NEAR(lanes.step, lanes.compute + lanes.exposed, 1e-9);
         EXPECT_GE(lanes.step, lanes.communication);
         EXPECT_LE(lanes.step, sum.step * (1 + 1e-9));

@@ -52,4 +52,14 @@ v1::JobSpec MakeJob(absl::string_view strategy, v1::DataType type, int64_t micro
   return spec;
 }
 
+void MakeLlama(v1::JobSpec& spec) {
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_arch(v1::ARCHITECTURE_LLAMA);
+  model.set_kv_heads(1);
+  model.mutable_rope_scaling()->set_factor(4);
+  model.mutable_rope_scaling()->set_original_context(32);
+  spec = NormalizeJobSpec(std::move(spec));
+  SHERD_CHECK(ValidateJobSpec(spec).fields_size() == 0);
+}
+
 }  // namespace sherd::testing

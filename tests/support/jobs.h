@@ -32,6 +32,10 @@ struct JobShape {
 v1::JobSpec MakeJob(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
                     const JobShape& shape = {}, const std::string& text_path = "text");
 
+// Turns the model of a normalised job into a Llama of the same sizes, all of whose heads share one
+// head of keys and values, and with scaled rotary frequencies.
+void MakeLlama(v1::JobSpec& spec);
+
 // Changes the strategy of a normalised job.
 void SetStrategy(absl::string_view strategy, v1::JobSpec& spec);
 

@@ -58,6 +58,12 @@ class Members {
     if (!value->is_string()) return Fail(key), "";
     return value->get<std::string>();
   }
+  double Real(const char* key) {
+    const Json* value = Find(key);
+    if (value == nullptr) return 0;
+    if (!value->is_number()) return Fail(key), 0;
+    return value->get<double>();
+  }
   bool Bool(const char* key) {
     const Json* value = Find(key);
     if (value == nullptr) return false;
@@ -99,15 +105,48 @@ class Members {
 };
 
 Json ModelJson(const ModelShape& model) {
-  return {{"arch", "gpt2"},
-          {"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"kv_heads", model.kv_heads},
-          {"ffn", model.ffn},
-          {"vocab", model.vocab},
-          {"context", model.context},
-          {"tie_embeddings", model.tie_embeddings}};
+  const bool llama = model.arch == Architecture::kLlama;
+  Json json = {{"arch", llama ? "llama" : "gpt2"},
+               {"layers", model.layers},
+               {"hidden", model.hidden},
+               {"heads", model.heads},
+               {"kv_heads", model.kv_heads},
+               {"ffn", model.ffn},
+               {"vocab", model.vocab},
+               {"context", model.context},
+               {"tie_embeddings", model.tie_embeddings}};
+  if (!llama) return json;
+  json["norm_eps"] = model.norm_eps;
+  json["rotary"] = {{"theta", model.rotary.theta},
+                    {"factor", model.rotary.factor},
+                    {"low_freq_factor", model.rotary.low_freq_factor},
+                    {"high_freq_factor", model.rotary.high_freq_factor},
+                    {"original_context", model.rotary.original_context}};
+  return json;
+}
+
+// What only a Llama has, and the rules that only it obeys.
+absl::Status ParseLlama(const Json& json, ModelShape& model) {
+  Members members(json);
+  model.norm_eps = members.Real("norm_eps");
+  const Json& rotary_json = members.Object("rotary");
+  SHERD_RETURN_IF_ERROR(members.status());
+  Members rotary(rotary_json);
+  model.rotary.theta = rotary.Real("theta");
+  model.rotary.factor = rotary.Real("factor");
+  model.rotary.low_freq_factor = rotary.Real("low_freq_factor");
+  model.rotary.high_freq_factor = rotary.Real("high_freq_factor");
+  model.rotary.original_context = rotary.Size("original_context");
+  SHERD_RETURN_IF_ERROR(rotary.status());
+  if (model.heads % model.kv_heads != 0 || model.head_size() % 2 != 0) {
+    return Wrong("describes heads that do not fit each other");
+  }
+  if (!(model.norm_eps > 0) || !(model.rotary.theta > 0) || !(model.rotary.factor >= 1) ||
+      !(model.rotary.low_freq_factor < model.rotary.high_freq_factor) ||
+      model.rotary.original_context < 1) {
+    return Wrong("describes an impossible norm or rotary embedding");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelShape> ParseModel(const Json& json) {
@@ -123,13 +162,20 @@ absl::StatusOr<ModelShape> ParseModel(const Json& json) {
   model.context = members.Size("context");
   model.tie_embeddings = members.Bool("tie_embeddings");
   SHERD_RETURN_IF_ERROR(members.status());
-  if (arch != "gpt2") return Wrong(absl::StrCat("names the unknown architecture \"", arch, "\""));
+  if (arch != "gpt2" && arch != "llama")
+    return Wrong(absl::StrCat("names the unknown architecture \"", arch, "\""));
   // So that no later product of two sizes overflows.
   for (const int64_t size : {model.layers, model.hidden, model.heads, model.kv_heads, model.ffn,
                              model.vocab, model.context}) {
     if (size < 1 || size > kMaxModelSize) return Wrong("describes an impossible model");
   }
   if (model.hidden % model.heads != 0) return Wrong("describes heads that do not divide hidden");
+  if (arch == "llama") {
+    model.arch = Architecture::kLlama;
+    SHERD_RETURN_IF_ERROR(ParseLlama(json, model));
+  } else if (model.kv_heads != model.heads) {
+    return Wrong("describes heads that do not fit each other");
+  }
   return model;
 }
 

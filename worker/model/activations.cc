@@ -4,19 +4,20 @@
 
 namespace sherd {
 
-Activations::Activations(const ModelShape& shape, int64_t batch, int64_t tokens, bool inference,
-                         MemoryMeter& meter)
-    : inference_(inference), meter_(meter) {
+Activations::Activations(const ModelShape& shape, int64_t batch, int64_t tokens,
+                         KeptActivations kept, MemoryMeter& meter)
+    : meter_(meter) {
   const int64_t rows = batch * tokens;
-  const int64_t kept_blocks = inference ? 1 : shape.layers;
-  const int64_t kept_residuals = inference ? 1 : shape.layers + 1;
-  for (int64_t i = 0; i < kept_blocks; ++i) blocks_.push_back(AllocateBlock(shape, rows));
-  for (int64_t i = 0; i < kept_residuals; ++i) residuals_.push_back(Allocate(rows * shape.hidden));
-  final_mean_ = Allocate(rows);
+  const bool trains = kept != KeptActivations::kNothing;
+  const int64_t blocks = kept == KeptActivations::kEverything ? shape.layers : 1;
+  const int64_t residuals = trains ? shape.layers + 1 : 1;
+  for (int64_t i = 0; i < blocks; ++i) blocks_.push_back(AllocateBlock(shape, rows));
+  for (int64_t i = 0; i < residuals; ++i) residuals_.push_back(Allocate(rows * shape.hidden));
+  if (shape.arch == Architecture::kGpt2) final_mean_ = Allocate(rows);
   final_rstd_ = Allocate(rows);
-  if (!inference) d_residual_ = Allocate(rows * shape.hidden);
+  if (trains) d_residual_ = Allocate(rows * shape.hidden);
   narrow_ = Allocate(rows * shape.hidden);
-  wide_or_logits_ = Allocate(rows * std::max({shape.ffn, 3 * shape.hidden, shape.vocab}));
+  wide_or_logits_ = Allocate(rows * std::max({shape.ffn, shape.qkv_channels(), shape.vocab}));
 }
 
 float* Activations::Allocate(int64_t elements) {
@@ -25,16 +26,17 @@ float* Activations::Allocate(int64_t elements) {
 }
 
 BlockActivations Activations::AllocateBlock(const ModelShape& shape, int64_t rows) {
+  const bool gpt2 = shape.arch == Architecture::kGpt2;
   BlockActivations block;
-  block.ln_1_mean = Allocate(rows);
-  block.ln_1_rstd = Allocate(rows);
-  block.qkv = Allocate(rows * 3 * shape.hidden);
+  if (gpt2) block.norm_1_mean = Allocate(rows);
+  block.norm_1_rstd = Allocate(rows);
+  block.qkv = Allocate(rows * shape.qkv_channels());
   block.lse = Allocate(rows * shape.heads);
   block.attention = Allocate(rows * shape.hidden);
   block.middle = Allocate(rows * shape.hidden);
-  block.ln_2_mean = Allocate(rows);
-  block.ln_2_rstd = Allocate(rows);
-  block.fc = Allocate(rows * shape.ffn);
+  if (gpt2) block.norm_2_mean = Allocate(rows);
+  block.norm_2_rstd = Allocate(rows);
+  block.mlp = Allocate(rows * (gpt2 ? shape.ffn : 2 * shape.ffn));
   return block;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "kernels/memory.h"
 #include "kernels/ops.h"
+#include "plan/activations.h"
 #include "plan/model_shape.h"
 #include "plan/parameters.h"
 
@@ -54,8 +55,11 @@ class Model {
   virtual const float* logits() const = 0;
 };
 
-// Room for micro-batches of up to `batch` × `tokens`; without backward buffers when `inference`.
+// The model of shape.arch, with room for micro-batches of up to `batch` sequences of up to `tokens`
+// tokens. Backward gives the same bits whatever is `kept`, and may not be called when that is
+// kNothing.
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
-                                 int64_t tokens, bool inference, Ops& ops, MemoryMeter& meter);
+                                 int64_t tokens, KeptActivations kept, Ops& ops,
+                                 MemoryMeter& meter);
 
 }  // namespace sherd

@@ -88,7 +88,8 @@ class Generator {
             MemoryMeter& meter)
       : shape_(shape),
         weights_(weights),
-        model_(MakeModel(shape, inventory, 1, shape.context, /*inference=*/true, ops, meter)) {}
+        model_(
+            MakeModel(shape, inventory, 1, shape.context, KeptActivations::kNothing, ops, meter)) {}
 
   void Append(int32_t token) {
     if (static_cast<int64_t>(window_.size()) == shape_.context) window_.erase(window_.begin());

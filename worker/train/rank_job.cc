@@ -69,7 +69,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int gro
       ops_(MakeCpuOps(threads)),
       memory_(plan, group_rank, ArenasOf(mesh), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
-                       spec_.train().seq_len(), /*inference=*/false, *ops_, meter_)),
+                       spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_)),
       executor_(plan, spec_, group_rank, *ops_, *model_, mesh, memory_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, group_rank, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),

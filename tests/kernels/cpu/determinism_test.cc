@@ -67,11 +67,29 @@ Floats RunAll(int threads, int64_t floats_off, DType dtype) {
   ops->LayerNormForward(x, bias, bias, normed, mean, rstd, rows, channels);
   ops->LayerNormBackward(dy, x, bias, mean, rstd, dx, true, grad(channels), grad(channels), rows,
                          channels);
-  const AttentionShape shape{.batch = 1, .tokens = rows, .heads = 4, .head_size = 22};
+  ops->RmsNormForward(x, bias, 1e-5, normed, rstd, rows, channels);
+  ops->RmsNormBackward(dy, x, bias, rstd, dx, true, grad(channels), rows, channels);
+  const AttentionShape shape{
+      .batch = 1, .tokens = rows, .heads = 4, .kv_heads = 4, .head_size = 22};
   float* out = arrays.Empty(rows * 88);
   float* lse = arrays.Empty(4 * rows);
   ops->AttentionForward(x, out, lse, shape);
   ops->AttentionBackward(dy, x, out, lse, dx, shape);
+  const AttentionShape shared{
+      .batch = 1, .tokens = rows, .heads = 4, .kv_heads = 2, .head_size = 32};
+  float* turned = arrays.Filled(draw.Normal(rows * 256));
+  float* dturned = arrays.Empty(rows * 256);
+  float* shared_out = arrays.Empty(rows * 128);
+  float* shared_lse = arrays.Empty(4 * rows);
+  float* table = arrays.Empty(rows * 32);
+  ops->RotaryTable({.factor = 8, .original_context = 64}, table, rows, 32);
+  ops->RotaryForward(turned, table, shared);
+  ops->AttentionForward(turned, shared_out, shared_lse, shared);
+  ops->AttentionBackward(dy, turned, shared_out, shared_lse, dturned, shared);
+  ops->RotaryBackward(dturned, table, shared);
+  float* gated = arrays.Empty(rows * wide / 2);
+  ops->SwiGluForward(y, gated, rows, wide / 2);
+  ops->SwiGluBackward(gated, y, y, rows, wide / 2);
   ops->GeluForward(y, y, rows * wide);
   const Tokens tokens = draw.Below(vocab, rows);
   ops->EmbeddingForward(tokens.data(), param(vocab * channels), param(rows * channels), x, 1, rows,

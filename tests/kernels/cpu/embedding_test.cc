@@ -32,6 +32,21 @@ TEST(Embedding, ForwardIsTheReferenceRoundedOnce) {
   }
 }
 
+TEST(Embedding, NeedsNoPositions) {
+  const auto ops = MakeCpuOps(2);
+  Draw draw(9);
+  const Tokens ids = draw.Below(7, 2 * 3);
+  const Stored wte(draw.Normal(7 * 5), DType::kBF16);
+  Floats x(2 * 3 * 5);
+  ops->EmbeddingForward(ids.data(), wte.param(), {nullptr, DType::kF32}, x.data(), 2, 3, 5);
+  EXPECT_EQ(ToDoubles(x), reference::EmbeddingForward(ids, wte.values(), Doubles(3 * 5), 2, 3, 5));
+  Stored dwte = Stored::Unset(7 * 5, DType::kF32);
+  ops->EmbeddingBackward(ids.data(), x.data(), dwte.grad(false), {nullptr, DType::kF32, false}, 2,
+                         3, 5, 7, 3);
+  ExpectClose(dwte.values(), reference::EmbeddingBackward(ids, ToDoubles(x), 2, 3, 5, 7, 3).dwte,
+              kFloatTolerance, "dwte");
+}
+
 TEST(Embedding, BackwardIsTheReferenceAndAccumulates) {
   const auto ops = MakeCpuOps(2);
   for (const auto& [batch, tokens, channels, vocab, context] : kShapes) {

@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "worker/checkpoint/bounded_json.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
@@ -168,6 +168,44 @@ TEST(ParserMutations, NeverCrashAManifest) {
   }
 }
 
+Manifest LlamaManifest() {
+  Manifest manifest = SmallManifest();
+  ModelShape& model = manifest.info.model;
+  model.arch = Architecture::kLlama;
+  model.hidden = 24;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.norm_eps = 1e-6;
+  model.rotary = {.theta = 123456.7,
+                  .factor = 32,
+                  .low_freq_factor = 1.5,
+                  .high_freq_factor = 4,
+                  .original_context = 8192};
+  return manifest;
+}
+
+TEST(Manifest, KeepsEveryFieldOfALlama) {
+  const Manifest manifest = LlamaManifest();
+  const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(back->info.model == manifest.info.model);
+}
+
+TEST(Manifest, RefusesALlamaThatCannotBe) {
+  const auto error = [](const auto& change) {
+    Manifest manifest = LlamaManifest();
+    change(manifest.info.model);
+    return ParseManifest(FormatManifest(manifest)).status().ToString();
+  };
+  EXPECT_THAT(error([](ModelShape& m) { m.kv_heads = 3; }), HasSubstr("heads"));
+  EXPECT_THAT(error([](ModelShape& m) { m.heads = m.kv_heads = 8; }), HasSubstr("heads"));
+  EXPECT_THAT(error([](ModelShape& m) { m.norm_eps = 0; }), HasSubstr("norm"));
+  EXPECT_THAT(error([](ModelShape& m) { m.rotary.theta = -1; }), HasSubstr("rotary"));
+  EXPECT_THAT(error([](ModelShape& m) { m.rotary.factor = 0.5; }), HasSubstr("rotary"));
+  EXPECT_THAT(error([](ModelShape& m) { m.rotary.low_freq_factor = 4; }), HasSubstr("rotary"));
+  EXPECT_THAT(error([](ModelShape& m) { m.rotary.original_context = 0; }), HasSubstr("rotary"));
+}
+
 // Behind a right checksum, too, nothing is believed.
 TEST(Manifest, ChecksWhatItsChecksumDoesNot) {
   const auto error = [](const auto& change) {
@@ -190,6 +228,7 @@ TEST(Manifest, ChecksWhatItsChecksumDoesNot) {
   EXPECT_THAT(error([](Manifest& m) { m.tensors[1].dtype = "F8"; }), HasSubstr("F8"));
   EXPECT_THAT(error([](Manifest& m) { m.info.model.layers = 0; }), HasSubstr("impossible"));
   EXPECT_THAT(error([](Manifest& m) { m.info.model.heads = 2; }), HasSubstr("heads"));
+  EXPECT_THAT(error([](Manifest& m) { m.info.model.kv_heads = 2; }), HasSubstr("heads"));
   EXPECT_THAT(error([](Manifest& m) { m.tensors.resize(200, m.tensors[0]); }), HasSubstr("room"));
 }
 

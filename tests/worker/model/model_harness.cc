@@ -6,8 +6,8 @@
 
 namespace sherd {
 
-ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens, bool inference,
-                           int threads)
+ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
+                           KeptActivations kept, int threads)
     : inventory_(BuildInventory(shape)), ops_(MakeCpuOps(threads)) {
   for (const Unit& unit : inventory_.units) {
     params_.emplace_back(unit.elements);
@@ -18,7 +18,7 @@ ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t token
     param_units_.push_back({params_[u].data(), DType::kF32});
     grad_units_.push_back({grads_[u].data(), DType::kF32});
   }
-  model_ = MakeModel(shape, inventory_, batch, tokens, inference, *ops_, meter_);
+  model_ = MakeModel(shape, inventory_, batch, tokens, kept, *ops_, meter_);
 }
 
 ModelHarness::Place ModelHarness::Find(const std::string& name) const {

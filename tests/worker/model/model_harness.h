@@ -15,8 +15,8 @@ namespace sherd {
 // them would have it.
 class ModelHarness {
  public:
-  ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens, bool inference = false,
-               int threads = 1);
+  ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
+               KeptActivations kept = KeptActivations::kEverything, int threads = 1);
 
   // A parameter's values and gradient.
   float* param(const std::string& name);

@@ -32,14 +32,17 @@ class SampleTest : public testing::Test {
     SaveWeights("bytes");
   }
 
-  void SaveWeights(const std::string& tokenizer) {
+  // Of a positive `stddev`, matrices have that instead of their usual one.
+  void SaveWeights(const std::string& tokenizer, double stddev = 0) {
     const Inventory inventory = BuildInventory(shape_);
     std::vector<std::vector<float>> values;
     std::vector<TensorRange> ranges;
     for (const Unit& unit : inventory.units) {
       for (const Parameter& parameter : unit.parameters) {
         std::vector<float>& tensor = values.emplace_back(parameter.elements);
-        InitializeRange(parameter, 1, 0, parameter.elements, tensor.data());
+        Parameter drawn = parameter;
+        if (stddev > 0) drawn.init.stddev = stddev;
+        InitializeRange(drawn, 1, 0, parameter.elements, tensor.data());
         ranges.push_back({parameter.name, parameter.shape, 0, parameter.elements, tensor.data()});
       }
     }
@@ -84,6 +87,28 @@ TEST_F(SampleTest, ColdSamplesAreTheLikeliestWhateverTheSeed) {
   const std::string text = Sample({.tokens = 20, .temperature = 0, .seed = 1});
   EXPECT_EQ(text, Sample({.tokens = 20, .temperature = 0, .seed = 2}));
   EXPECT_EQ(text, Sample({.tokens = 20, .temperature = 1, .top_k = 1, .seed = 3}));
+}
+
+// The checkpoint says which architecture it is of, and everything that its text depends on.
+TEST_F(SampleTest, TakesALlamaWithItsRotaryEmbedding) {
+  shape_.arch = Architecture::kLlama;
+  shape_.kv_heads = 1;
+  shape_.tie_embeddings = false;
+  // Values of 0.02 around zero leave every token about as likely, whatever its position.
+  const auto sample = [&] {
+    SaveWeights("bytes", /*stddev=*/0.5);
+    return Sample({.prompt = "once upon", .tokens = 40, .seed = 1});
+  };
+  const std::string plain = sample();
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(plain.size(), 49u);
+  EXPECT_EQ(plain, sample());
+  shape_.rotary.theta = 2;
+  const std::string turned = sample();
+  EXPECT_NE(turned, plain);
+  shape_.rotary.factor = 8;
+  shape_.rotary.original_context = 4;
+  EXPECT_NE(sample(), turned);
 }
 
 TEST_F(SampleTest, SaysWhatIsWrong) {

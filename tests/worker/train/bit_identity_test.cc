@@ -163,5 +163,37 @@ TEST(BitIdentityOfSchedules, DoesNotDependOnReshardingPrefetchOrBuckets) {
   }
 }
 
+// F1, F12: Llama and recomputation, too: the same bits over strategies and worlds, with and
+// without.
+TEST(BitIdentityOfArchitectures, HoldsOverStrategiesWorldsAndRecomputation) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 7));
+  for (const bool llama : {true, false}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+      const auto job = [&](absl::string_view strategy, v1::Recompute recompute) {
+        v1::JobSpec spec = testing::TinyJob(text, strategy, type, 2, 8);
+        spec.mutable_data()->add_eval(text);
+        spec.mutable_train()->set_eval_every(3);
+        if (llama) testing::MakeLlama(spec);
+        spec.mutable_parallel()->set_recompute(recompute);
+        return spec;
+      };
+      const Outcome reference = Train(job("zero3", v1::RECOMPUTE_NONE), 1, 1);
+      ASSERT_EQ(reference.curve.size(), 2u * 8 + 3);
+      EXPECT_LT(std::bit_cast<double>(reference.curve[14]),
+                0.9 * std::bit_cast<double>(reference.curve[0]));
+      for (const int world : {1, 2, 3}) {
+        for (const absl::string_view strategy : testing::kStrategies) {
+          for (const v1::Recompute recompute : {v1::RECOMPUTE_NONE, v1::RECOMPUTE_BLOCK}) {
+            EXPECT_TRUE(Train(job(strategy, recompute), world, 1 + world % 2) == reference)
+                << strategy << " world " << world << (llama ? " llama " : " gpt2 ")
+                << NameOf(recompute);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sherd

@@ -19,6 +19,20 @@ using ::testing::HasSubstr;
 using testing::LocalWorld;
 using testing::RankRecord;
 
+void ExpectExactLedgers(const std::vector<RankRecord>& ranks, const std::string& what) {
+  for (const RankRecord& rank : ranks) {
+    ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+    ASSERT_FALSE(rank.ledgers.empty());
+    for (const auto& [pool, line] : rank.ledgers.back().memory()) {
+      EXPECT_EQ(line.predicted(), line.measured()) << what << " " << pool;
+    }
+    for (const auto& [op, line] : rank.ledgers.back().wire()) {
+      EXPECT_EQ(line.bytes().predicted(), line.bytes().measured()) << what << " " << op;
+      EXPECT_EQ(line.messages().predicted(), line.messages().measured()) << what << " " << op;
+    }
+  }
+}
+
 // F10, F16, F17: what was predicted is what was allocated and sent, to the byte, on every rank,
 // also where sizes and micro-batches do not divide.
 TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
@@ -40,18 +54,37 @@ TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
                                                                           : v1::DATA_TYPE_FP32);
           }
           const std::string what = absl::StrCat(strategy, " ", micro_batches, " over ", world);
-          for (const RankRecord& rank : LocalWorld(spec, world).Run()) {
-            ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
-            ASSERT_FALSE(rank.ledgers.empty());
-            for (const auto& [pool, line] : rank.ledgers.back().memory()) {
-              EXPECT_EQ(line.predicted(), line.measured()) << what << " " << pool;
-            }
-            for (const auto& [op, line] : rank.ledgers.back().wire()) {
-              EXPECT_EQ(line.bytes().predicted(), line.bytes().measured()) << what << " " << op;
-              EXPECT_EQ(line.messages().predicted(), line.messages().measured())
-                  << what << " " << op;
-            }
-          }
+          ExpectExactLedgers(LocalWorld(spec, world).Run(), what);
+        }
+      }
+    }
+  }
+}
+
+// The same for both architectures, with and without recomputation, which saves activations and
+// moves not a byte more.
+TEST(RankLedger, PredictsRecomputationToTheByte) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  for (const absl::string_view strategy : testing::kStrategies) {
+    for (const int world : {1, 2, 3}) {
+      for (const bool llama : {false, true}) {
+        v1::JobSpec spec = testing::TinyJob(text, strategy, v1::DATA_TYPE_BF16, 2 * world, 1);
+        if (llama) testing::MakeLlama(spec);
+        const std::vector<RankRecord> kept = LocalWorld(spec, world).Run();
+        spec.mutable_parallel()->set_recompute(v1::RECOMPUTE_BLOCK);
+        const std::vector<RankRecord> recomputed = LocalWorld(spec, world).Run();
+        const std::string what =
+            absl::StrCat(strategy, " over ", world, llama ? " of a llama" : "");
+        ExpectExactLedgers(kept, what);
+        ExpectExactLedgers(recomputed, what + " recomputed");
+        for (size_t rank = 0; rank < kept.size(); ++rank) {
+          const v1::RankLedger& before = kept[rank].ledgers.back();
+          const v1::RankLedger& after = recomputed[rank].ledgers.back();
+          EXPECT_LT(after.memory().at("activations").measured(),
+                    before.memory().at("activations").measured());
+          EXPECT_EQ(after.wire().at("total").bytes().measured(),
+                    before.wire().at("total").bytes().measured());
         }
       }
     }

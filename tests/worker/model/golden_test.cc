@@ -12,7 +12,7 @@
 namespace sherd {
 namespace {
 
-// A file of tests/golden/gpt2_reference.py.
+// A file of tests/golden/gpt2_reference.py or llama_reference.py.
 struct Golden {
   explicit Golden(const std::string& file) {
     const std::string path = std::string(SHERD_GOLDEN_DIR) + "/" + file;
@@ -30,11 +30,13 @@ struct Golden {
   }
 
   int64_t Size(const std::string& key) const { return std::stoll(metadata.at(key)); }
+  double Real(const std::string& key) const { return std::stod(metadata.at(key)); }
   ModelShape shape() const {
     ModelShape shape;
     shape.layers = Size("layers");
     shape.hidden = Size("hidden");
     shape.heads = shape.kv_heads = Size("heads");
+    if (metadata.count("kv_heads") > 0) AddLlama(shape);
     shape.ffn = Size("ffn");
     shape.vocab = Size("vocab");
     shape.context = Size("context");
@@ -47,15 +49,36 @@ struct Golden {
             reinterpret_cast<const int32_t*>(tensors.at("targets").data())};
   }
 
+  void AddLlama(ModelShape& shape) const {
+    shape.arch = Architecture::kLlama;
+    shape.kv_heads = Size("kv_heads");
+    shape.norm_eps = Real("norm_eps");
+    shape.rotary.theta = Real("theta");
+    shape.rotary.factor = Real("factor");
+    shape.rotary.low_freq_factor = Real("low_freq_factor");
+    shape.rotary.high_freq_factor = Real("high_freq_factor");
+    shape.rotary.original_context = Size("original_context");
+  }
+
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::vector<float>> tensors;
   std::map<std::string, std::vector<int64_t>> shapes;
 };
 
-class Gpt2Golden : public testing::TestWithParam<const char*> {};
+class GoldenVectors : public testing::TestWithParam<const char*> {};
 
-// Loss and every gradient of an independent framework's double-precision run. F5.
-TEST_P(Gpt2Golden, MatchesTheReferenceFramework) {
+// No value differs by more than `tolerance` of the largest.
+void ExpectNear(const float* values, const std::vector<float>& want, double tolerance,
+                const std::string& name) {
+  double largest = 0;
+  for (const float value : want) largest = std::max(largest, std::abs(double{value}));
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(values[i], want[i], tolerance * largest) << name << "[" << i << "]";
+  }
+}
+
+// F5, F14: logits, loss and every gradient of an independent framework's double-precision run.
+TEST_P(GoldenVectors, AreMatched) {
   const Golden golden(GetParam());
   const MicroBatch batch = golden.batch();
   ModelHarness model(golden.shape(), batch.batch, batch.tokens);
@@ -66,25 +89,31 @@ TEST_P(Gpt2Golden, MatchesTheReferenceFramework) {
       std::copy(values.begin(), values.end(), model.param(parameter.name));
     }
   }
-  const double loss = model.Step(batch, std::stof(golden.metadata.at("scale")));
   // Every logit carries a few fp32 roundings of sums of about forty terms: 1e-6 relative.
-  EXPECT_NEAR(loss, std::stod(golden.metadata.at("loss")), 1e-5 * std::abs(loss));
+  if (golden.tensors.count("logits") > 0) {
+    model.Loss(batch);
+    ExpectNear(model.model().logits(), golden.tensors.at("logits"), 1e-5, "logits");
+  }
+  const double loss = model.Step(batch, static_cast<float>(golden.Real("scale")));
+  EXPECT_NEAR(loss, golden.Real("loss"), 1e-5 * std::abs(loss));
+  // Roundings accumulate over two blocks and 27 rows in units of the tensor's largest entry.
   for (const Unit& unit : model.inventory().units) {
     for (const Parameter& parameter : unit.parameters) {
       const std::vector<float>& want = golden.tensors.at("grad." + parameter.name);
-      double largest = 0;
-      for (const float value : want) largest = std::max(largest, std::abs(double{value}));
-      // Roundings accumulate over two blocks and 27 rows in units of the tensor's largest entry.
-      for (size_t i = 0; i < want.size(); ++i) {
-        ASSERT_NEAR(model.grad(parameter.name)[i], want[i], 1e-5 * largest)
-            << parameter.name << "[" << i << "]";
-      }
+      ASSERT_EQ(static_cast<int64_t>(want.size()), parameter.elements);
+      ExpectNear(model.grad(parameter.name), want, 1e-5, parameter.name);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Heads, Gpt2Golden,
+INSTANTIATE_TEST_SUITE_P(Gpt2, GoldenVectors,
                          testing::Values("gpt2_tied.safetensors", "gpt2_untied.safetensors"));
+// Own and shared heads of keys and values, and scaled rotary frequencies.
+INSTANTIATE_TEST_SUITE_P(Llama, GoldenVectors,
+                         testing::Values("llama_tied.safetensors", "llama_untied.safetensors",
+                                         "llama_one_kv_head.safetensors",
+                                         "llama_half_kv_heads.safetensors",
+                                         "llama_scaled.safetensors"));
 
 }  // namespace
 }  // namespace sherd
