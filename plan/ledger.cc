@@ -147,7 +147,12 @@ int64_t ArenaBytes(const RankPlan& plan) {
   return bytes;
 }
 
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
+ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
+  return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
+                        plan.param_bytes, plan.grad_bytes);
+}
+
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank, int threads) {
   const StrategyRow& row = plan.strategy;
   v1::RankLedger ledger;
   ledger.set_rank(rank);
@@ -191,6 +196,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), /*inference=*/false));
   predict("comm", kCommControlBytes);
+  predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);
   return ledger;

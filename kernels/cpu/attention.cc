@@ -151,12 +151,14 @@ void ForwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& sh
 void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
                               const AttentionShape& shape) {
   const int64_t blocks = CeilDiv(shape.tokens, kQueries);
+  const int64_t scratch_floats = kQueries * (kKeys + shape.head_size);
+  ReserveOnEachThread(&ThreadScratch::values, scratch_floats);
   pool_.ParallelFor(shape.batch * shape.heads * blocks, [&](int64_t index, int thread) {
     const int64_t head = index / blocks;
     // Longest first: later blocks see more keys.
     const int64_t first = (blocks - 1 - index % blocks) * kQueries;
     const HeadRows rows = RowsOf(qkv, shape, head);
-    float* scratch = scratch_[thread].values.Floats(kQueries * (kKeys + shape.head_size));
+    float* scratch = scratch_[thread].values.Floats(scratch_floats);
     ForwardBlock(rows, {first, std::min(shape.tokens, first + kQueries)}, shape, scratch,
                  out + rows.out_offset, lse + head * shape.tokens);
   });
@@ -166,6 +168,7 @@ void CpuOps::AttentionBackward(const float* dout, const float* qkv, const float*
                                const float* lse, float* dqkv, const AttentionShape& shape) {
   const int64_t size = shape.head_size;
   const float scale = ScoreScale(shape);
+  ReserveOnEachThread(&ThreadScratch::values, 2 * kQueries * kKeys);
   pool_.ParallelFor(shape.batch * shape.heads, [&](int64_t head, int thread) {
     const HeadRows rows = RowsOf(qkv, shape, head);
     float* dq = dqkv + (rows.q - qkv);

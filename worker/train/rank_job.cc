@@ -49,16 +49,38 @@ int64_t JobData::eval_micro_batches() const {
   return eval_.has_value() ? eval_->micro_batches() : 0;
 }
 
+namespace {
+
+absl::StatusOr<int64_t> IdleAnonymousBytes() {
+  // What an earlier job of this process left in the heap would be taken up again, and not count.
+  ReturnFreeHeap();
+  return AnonymousBytes();
+}
+
+std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int threads,
+                             MemoryMeter& meter) {
+  // All of it now: a rank may be without a micro-batch for long.
+  const ScratchSizes scratch = ScratchOf(plan, spec);
+  return MakeCpuOps(threads, meter,
+                    {.panel = scratch.panel,
+                     .tile = scratch.tile,
+                     .values = scratch.values,
+                     .shared = scratch.shared});
+}
+
+}  // namespace
+
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank,
                  int threads, Communicator& comm, JobData data, prometheus::Registry& metrics)
     : assignment_(assignment),
       spec_(assignment.spec()),
       plan_(plan),
       group_rank_(group_rank),
+      threads_(threads),
       comm_(comm),
       data_(std::move(data)),
-      idle_anonymous_bytes_(AnonymousBytes()),
-      ops_(MakeCpuOps(threads)),
+      idle_anonymous_bytes_(IdleAnonymousBytes()),
+      ops_(MakeOps(plan, spec_, threads, meter_)),
       memory_(plan, group_rank, comm.arena(), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
                        spec_.train().seq_len(), /*inference=*/false, *ops_, meter_)),
@@ -88,6 +110,8 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
     const WireCounts before = comm_.counts();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
     const bool last = step_ == steps;
+    // Compiling kernels between the workspaces of others has left holes in every thread's heap.
+    if (step_ == 1) ReturnFreeHeap();
     const WireCounts step_counts = Difference(comm_.counts(), before);
     if (step_ == 1 || last) ReportLedger(step_counts, observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
@@ -139,7 +163,7 @@ absl::Status RankJob::Evaluate(TrainObserver& observer) {
 }
 
 void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observer) {
-  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_);
+  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_, threads_);
   ledger.set_rank(assignment_.rank());
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.

@@ -68,6 +68,7 @@ class RankJob {
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
   const int group_rank_;
+  const int threads_;
   Communicator& comm_;
   JobData data_;
   MemoryMeter meter_;

@@ -114,8 +114,9 @@ class RankTrainer final : public Trainer {
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), group.index, static_cast<int>(group.ranks.size()));
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, group.index));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), group.index),
-                                          RanksOnThisHost(assignment_)));
+    SHERD_RETURN_IF_ERROR(
+        CheckHostMemory(PredictLedger(plan, assignment_.spec(), group.index, options_.threads),
+                        RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
     result.operation = "forming the data-parallel group";
