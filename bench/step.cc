@@ -81,7 +81,7 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   const RankPlan plan = BuildRankPlan(spec, options.rank, options.world);
   World world(repetitions, options.rank, options.world, ArenaBytes(plan));
   MemoryMeter meter;
-  const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
   RankMemory memory(plan, options.rank, world.comm().arena(), meter);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,

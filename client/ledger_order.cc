@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::string_view kPools[] = {"params",       "grads",    "optimizer",   "padding",
                                         "accumulators", "gathered", "activations", "comm",
-                                        "staging",      "replicas"};
+                                        "staging",      "scratch",  "replicas"};
 constexpr absl::string_view kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce",
                                               "broadcast"};
 

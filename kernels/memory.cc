@@ -41,9 +41,9 @@ std::byte* Allocate(int64_t bytes) {
 }  // namespace
 
 const char* NameOf(Pool pool) {
-  constexpr const char* kNames[kPools] = {"params",      "grads",        "optimizer",
-                                          "padding",     "accumulators", "gathered",
-                                          "activations", "comm",         "staging"};
+  constexpr const char* kNames[kPools] = {"params",       "grads",    "optimizer",   "padding",
+                                          "accumulators", "gathered", "activations", "comm",
+                                          "staging",      "scratch"};
   return kNames[static_cast<int>(pool)];
 }
 

@@ -18,11 +18,12 @@ enum class Pool : uint8_t {
   kGathered,
   kActivations,
   kComm,
-  kStaging
+  kStaging,
+  kScratch  // what kernels work in, of all threads
 };
-inline constexpr int kPools = 9;
+inline constexpr int kPools = 10;
 // "params", "grads", "optimizer", "padding", "accumulators", "gathered", "activations", "comm",
-// "staging".
+// "staging", "scratch".
 const char* NameOf(Pool pool);
 
 // Counts bytes where they are allocated. Knows nothing of what was predicted. Thread-safe.

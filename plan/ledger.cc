@@ -155,7 +155,12 @@ int64_t ReplicaArenaBytes(const RankPlan& plan) {
   return elements * plan.grad_bytes;
 }
 
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
+ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
+  return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
+                        plan.param_bytes, plan.grad_bytes);
+}
+
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank, int threads) {
   const StrategyRow& row = plan.strategy;
   const int shard_index = plan.ShardIndex(rank);
   v1::RankLedger ledger;
@@ -199,6 +204,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
   predict("comm", (plan.AddsReplicas() ? 2 : 1) * kCommControlBytes);
+  predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);
   return ledger;

@@ -4,6 +4,7 @@
 
 #include "plan/activations.h"
 #include "plan/parameters.h"
+#include "plan/scratch.h"
 #include "plan/shard_layout.h"
 #include "plan/step_plan.h"
 #include "plan/strategy.h"
@@ -65,8 +66,13 @@ int64_t GradientSlots(const RankPlan& plan);
 // are 1 in any count at which it can stand between two calls.
 int64_t TreeBuffers(int64_t leaves, int64_t per_fold);
 
-// What the rank will hold, by pool, and what it will send in a step, by collective; the `measured`
-// halves stay zero. Model state: section 3 of the strategy table, plus padding.
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank);
+// What the rank's kernels work in.
+ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
+
+// What the rank will hold with `threads` compute threads, by pool, and what it will send in a step,
+// by collective; the `measured` halves stay zero. Model state: section 3 of the strategy table,
+// plus padding.
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank,
+                             int threads = 1);
 
 }  // namespace sherd

@@ -27,6 +27,7 @@
 #include "worker/agent/supervisor.h"
 #include "worker/comm/data_link.h"
 #include "worker/sample/sample_command.h"
+#include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
 
 namespace sherd {
@@ -58,6 +59,7 @@ v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(const WorkerFlags& flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
+  MapLargeHeapBlocks();
   // A child was started through a link in /proc that would be its name in process lists.
   prctl(PR_SET_NAME, kWorkerProgram);
   SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));

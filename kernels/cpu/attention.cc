@@ -204,12 +204,14 @@ void BackwardBlock(const HeadRows& rows, Span1D queries, const AttentionShape& s
 void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
                               const AttentionShape& shape) {
   const int64_t blocks = CeilDiv(shape.tokens, kQueries);
+  const int64_t scratch_floats = kQueries * (kKeys + shape.head_size);
+  ReserveOnEachThread(&ThreadScratch::values, scratch_floats);
   pool_.ParallelFor(shape.batch * shape.heads * blocks, [&](int64_t index, int thread) {
     const int64_t head = index / blocks;
     // Longest first: later blocks see more keys.
     const int64_t first = (blocks - 1 - index % blocks) * kQueries;
     const HeadRows rows = RowsOf(qkv, shape, head);
-    float* scratch = scratch_[thread].values.Floats(kQueries * (kKeys + shape.head_size));
+    float* scratch = scratch_[thread].values.Floats(scratch_floats);
     ForwardBlock(rows, {first, std::min(shape.tokens, first + kQueries)}, shape, scratch,
                  out + rows.out_offset, lse + head * shape.tokens);
   });
@@ -218,6 +220,7 @@ void CpuOps::AttentionForward(const float* qkv, float* out, float* lse,
 void CpuOps::AttentionBackward(const float* dout, const float* qkv, const float* out,
                                const float* lse, float* dqkv, const AttentionShape& shape) {
   const int64_t group = shape.heads / shape.kv_heads;
+  ReserveOnEachThread(&ThreadScratch::values, 2 * kQueries * kKeys);
   // All heads that share keys and values belong to one tile, which adds them up in order.
   pool_.ParallelFor(shape.batch * shape.kv_heads, [&](int64_t kv_head, int thread) {
     float* scratch = scratch_[thread].values.Floats(2 * kQueries * kKeys);

@@ -20,9 +20,38 @@ const char* VectorTarget() {
 
 }  // namespace
 
-std::unique_ptr<Ops> MakeCpuOps(int threads) { return std::make_unique<CpuOps>(threads); }
+std::unique_ptr<Ops> MakeCpuOps(int threads, MemoryMeter& meter, const CpuScratchSizes& reserved) {
+  auto ops = std::make_unique<CpuOps>(threads, &meter);
+  ops->Reserve(reserved);
+  return ops;
+}
 
-CpuOps::CpuOps(int threads) : pool_(threads), scratch_(static_cast<size_t>(threads)) {}
+std::unique_ptr<Ops> MakeCpuOps(int threads) { return std::make_unique<CpuOps>(threads, nullptr); }
+
+CpuOps::CpuOps(int threads, MemoryMeter* meter)
+    : own_meter_(meter == nullptr ? std::make_unique<MemoryMeter>() : nullptr),
+      pool_(threads),
+      shared_(meter == nullptr ? *own_meter_ : *meter) {
+  for (int thread = 0; thread < threads; ++thread) {
+    scratch_.emplace_back(meter == nullptr ? *own_meter_ : *meter);
+  }
+}
+
+void CpuOps::Reserve(const CpuScratchSizes& sizes) {
+  ReserveOnEachThread(&ThreadScratch::panel, sizes.panel);
+  ReserveOnEachThread(&ThreadScratch::tile, sizes.tile);
+  ReserveOnEachThread(&ThreadScratch::values, sizes.values);
+  shared_.Reserve(sizes.shared);
+}
+
+void CpuOps::ReserveOnEachThread(Scratch ThreadScratch::*scratch, int64_t count) {
+  for (ThreadScratch& each : scratch_) (each.*scratch).Reserve(count);
+}
+
+float* CpuOps::Shared(int64_t count) {
+  shared_.Reserve(count);
+  return shared_.Floats(count);
+}
 
 void CpuOps::ForRanges(int64_t elements, int64_t range,
                        const std::function<void(int64_t begin, int64_t end)>& body) {
@@ -31,11 +60,10 @@ void CpuOps::ForRanges(int64_t elements, int64_t range,
   });
 }
 
-const float* CpuOps::Widened(ConstParam param, int64_t elements, Scratch& scratch) {
+const float* CpuOps::Widened(ConstParam param, int64_t elements, float* room) {
   if (param.dtype == DType::kF32) return static_cast<const float*>(param.data);
-  float* widened = scratch.Floats(elements);
-  CastSerial(param.data, param.dtype, widened, DType::kF32, elements);
-  return widened;
+  CastSerial(param.data, param.dtype, room, DType::kF32, elements);
+  return room;
 }
 
 std::string CpuNumericsFingerprint() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/ops.h"
 #include "kernels/thread_pool.h"
@@ -15,7 +16,10 @@ namespace sherd {
 // that depend on the sizes alone.
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(int threads);
+  // A null `meter`: counted nowhere.
+  CpuOps(int threads, MemoryMeter* meter);
+
+  void Reserve(const CpuScratchSizes& sizes);
 
   // linear.cc
   void LinearForward(const float* x, ConstParam w, ConstParam bias, float* y, int64_t rows,
@@ -85,8 +89,13 @@ class CpuOps final : public Ops {
   // body(begin, end) over ranges that cover [0, elements).
   void ForRanges(int64_t elements, int64_t range,
                  const std::function<void(int64_t begin, int64_t end)>& body);
-  // The parameter as fp32: itself, or widened into `scratch`, which must outlive the use.
-  static const float* Widened(ConstParam param, int64_t elements, Scratch& scratch);
+  // The parameter as fp32: itself, or widened into `room`.
+  static const float* Widened(ConstParam param, int64_t elements, float* room);
+
+  // Before tiles that use it: room for `count` floats whichever thread takes a tile.
+  void ReserveOnEachThread(Scratch ThreadScratch::*scratch, int64_t count);
+  // Room for `count` floats that the tiles of one operation share.
+  float* Shared(int64_t count);
 
   // Of RotaryForward and RotaryBackward.
   void Turn(float* qkv, const float* table, const AttentionShape& shape, bool back);
@@ -94,10 +103,10 @@ class CpuOps final : public Ops {
   // Before a linear operation: panels widened for the last one are of other weights.
   void ForgetPanels();
 
+  const std::unique_ptr<MemoryMeter> own_meter_;
   ThreadPool pool_;
   // One a thread, used within one tile; panels within one operation.
   std::vector<ThreadScratch> scratch_;
-  // Shared by the tiles of one operation.
   Scratch shared_;
 };
 

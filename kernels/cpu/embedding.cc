@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cstddef>
-#include <vector>
+#include <numeric>
 
 #include "kernels/cpu/cpu_ops_impl.h"
 #include "kernels/cpu/fold.h"
@@ -22,17 +22,22 @@ void WidenRow(ConstParam param, int64_t row, int64_t channels, float* to) {
 
 // Row numbers grouped by token, in row order inside a group.
 struct RowsByToken {
-  std::vector<int32_t> first;  // (V + 1): where a token's group begins in `row`
-  std::vector<int32_t> row;    // (N)
-};
+  int32_t* end;  // (V): where a token's group ends in `row`; the one before ends where it begins
+  int32_t* row;  // (N)
 
-RowsByToken GroupRows(const int32_t* tokens, int64_t rows, int64_t vocab) {
-  RowsByToken groups{std::vector<int32_t>(static_cast<size_t>(vocab) + 1),
-                     std::vector<int32_t>(static_cast<size_t>(rows))};
-  for (int64_t i = 0; i < rows; ++i) ++groups.first[tokens[i] + 1];
-  for (int64_t v = 0; v < vocab; ++v) groups.first[v + 1] += groups.first[v];
-  std::vector<int32_t> next(groups.first.begin(), groups.first.end() - 1);
-  for (int64_t i = 0; i < rows; ++i) groups.row[next[tokens[i]]++] = static_cast<int32_t>(i);
+  int32_t begin(int64_t token) const { return token == 0 ? 0 : end[token - 1]; }
+};
+static_assert(sizeof(int32_t) == sizeof(float));
+
+// `room` is for (V + N) floats.
+RowsByToken GroupRows(const int32_t* tokens, int64_t rows, int64_t vocab, float* room) {
+  auto* const first = reinterpret_cast<int32_t*>(room);
+  const RowsByToken groups{first, first + vocab};
+  std::fill(groups.end, groups.end + vocab, 0);
+  for (int64_t i = 0; i < rows; ++i) ++groups.end[tokens[i]];
+  // Where groups begin, first; each row that is put there moves its group's on.
+  std::exclusive_scan(groups.end, groups.end + vocab, groups.end, 0);
+  for (int64_t i = 0; i < rows; ++i) groups.row[groups.end[tokens[i]]++] = static_cast<int32_t>(i);
   return groups;
 }
 
@@ -40,13 +45,16 @@ RowsByToken GroupRows(const int32_t* tokens, int64_t rows, int64_t vocab) {
 
 void CpuOps::EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
                               int64_t batch, int64_t tokens_per_sequence, int64_t channels) {
-  ForRanges(batch * tokens_per_sequence, kForwardRows, [&](int64_t begin, int64_t end) {
-    std::vector<float> position(static_cast<size_t>(channels));
-    for (int64_t row = begin; row < end; ++row) {
+  const int64_t rows = batch * tokens_per_sequence;
+  ReserveOnEachThread(&ThreadScratch::values, channels);
+  pool_.ParallelFor(CeilDiv(rows, kForwardRows), [&](int64_t index, int thread) {
+    float* position = scratch_[thread].values.Floats(channels);
+    const int64_t end = std::min(rows, (index + 1) * kForwardRows);
+    for (int64_t row = index * kForwardRows; row < end; ++row) {
       WidenRow(wte, tokens[row], channels, x + row * channels);
       if (wpe.data == nullptr) continue;
-      WidenRow(wpe, row % tokens_per_sequence, channels, position.data());
-      AddRow(x + row * channels, position.data(), channels);
+      WidenRow(wpe, row % tokens_per_sequence, channels, position);
+      AddRow(x + row * channels, position, channels);
     }
   });
 }
@@ -54,15 +62,18 @@ void CpuOps::EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam 
 void CpuOps::EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
                                int64_t batch, int64_t tokens_per_sequence, int64_t channels,
                                int64_t vocab, int64_t context) {
-  const RowsByToken groups = GroupRows(tokens, batch * tokens_per_sequence, vocab);
+  const int64_t rows = batch * tokens_per_sequence;
+  const RowsByToken groups = GroupRows(tokens, rows, vocab, Shared(vocab + rows));
+  ReserveOnEachThread(&ThreadScratch::values, channels);
   const Cut vocab_cut(vocab, std::max<int64_t>(CeilDiv(vocab, kVocabTiles), 4), 1);
   pool_.ParallelFor(vocab_cut.pieces(), [&](int64_t index, int thread) {
     float* sums = scratch_[thread].values.Floats(channels);
     const Span1D tile = vocab_cut[index];
     for (int64_t token = tile.begin; token < tile.end; ++token) {
-      if (groups.first[token] == groups.first[token + 1] && dwte.accumulate) continue;
+      const int32_t begin = groups.begin(token);
+      if (begin == groups.end[token] && dwte.accumulate) continue;
       std::fill(sums, sums + channels, 0.0f);
-      for (int32_t i = groups.first[token]; i < groups.first[token + 1]; ++i) {
+      for (int32_t i = begin; i < groups.end[token]; ++i) {
         AddRow(sums, dx + groups.row[i] * channels, channels);
       }
       WriteGrad(dwte, token * channels, sums, channels);

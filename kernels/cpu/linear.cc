@@ -29,6 +29,8 @@ class OutputTiles {
     }
   }
   int64_t count() const { return rows_.pieces() * columns_.pieces(); }
+  int64_t largest_rows() const { return rows_.largest(); }
+  int64_t largest_columns() const { return columns_.largest(); }
   // Tiles below each other follow each other, so that a thread keeps its panel of weights.
   Span1D rows(int64_t index) const { return rows_[index % rows_.pieces()]; }
   Span1D columns(int64_t index) const { return columns_[index / rows_.pieces()]; }
@@ -42,6 +44,11 @@ class OutputTiles {
   static constexpr int64_t kUnit = 48;
   Cut rows_, columns_;
 };
+
+// Floats of the panel that blocks of up to so many elements are widened into.
+int64_t WidenedPanel(ConstParam w, int64_t elements) {
+  return w.dtype == DType::kF32 ? 0 : elements;
+}
 
 // A block of a row-major matrix of weights as fp32: in place, or widened into the thread's panel
 // unless it is there already.
@@ -61,12 +68,17 @@ Matrix WidenedBlock(ConstParam w, int64_t stride, Span1D rows, Span1D columns,
   return {to, columns.size()};
 }
 
+// Between the rows of a compact block.
+int64_t CompactStride(int64_t columns) {
+  constexpr int64_t kLine = 16;
+  return CeilDiv(columns, 2 * kLine) * 2 * kLine + kLine;
+}
+
 // A block of a row-major matrix, copied close together. oneDNN reads a transposed operand a few
 // columns at a time down all rows; rows whose distance is near a multiple of a page would push each
 // other out of the first-level cache before the next columns are read. Hence the odd line, too.
 Matrix CompactBlock(const float* x, int64_t stride, Span1D rows, Span1D columns, Scratch& scratch) {
-  constexpr int64_t kLine = 16;
-  const int64_t to_stride = CeilDiv(columns.size(), 2 * kLine) * 2 * kLine + kLine;
+  const int64_t to_stride = CompactStride(columns.size());
   float* to = scratch.Floats(rows.size() * to_stride);
   for (int64_t row = 0; row < rows.size(); ++row) {
     std::memcpy(to + row * to_stride, x + (rows.begin + row) * stride + columns.begin,
@@ -99,7 +111,9 @@ void CpuOps::LinearForward(const float* x, ConstParam w, ConstParam bias, float*
                            int64_t in, int64_t out) {
   const OutputTiles tiles(rows, out);
   ForgetPanels();
-  const float* bias_floats = bias.data == nullptr ? nullptr : Widened(bias, out, shared_);
+  ReserveOnEachThread(&ThreadScratch::panel,
+                      WidenedPanel(w, tiles.largest_columns() * std::min(in, kInner)));
+  const float* bias_floats = bias.data == nullptr ? nullptr : Widened(bias, out, Shared(out));
   pool_.ParallelFor(tiles.count(), [&](int64_t index, int thread) {
     const Span1D r = tiles.rows(index);
     const Span1D o = tiles.columns(index);
@@ -122,6 +136,8 @@ void CpuOps::LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64
                                  int64_t out, bool accumulate) {
   const OutputTiles tiles(rows, in);
   ForgetPanels();
+  ReserveOnEachThread(&ThreadScratch::panel,
+                      WidenedPanel(w, std::min(out, kInner) * tiles.largest_columns()));
   pool_.ParallelFor(tiles.count(), [&](int64_t index, int thread) {
     const Span1D r = tiles.rows(index);
     const Span1D i = tiles.columns(index);
@@ -138,11 +154,16 @@ void CpuOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, G
                                   int64_t rows, int64_t in, int64_t out) {
   const OutputTiles tiles(out, in);
   const Cut bias_cut(dbias.data == nullptr ? 0 : out, kBiasColumns, 16);
+  const bool in_place = dw.dtype == DType::kF32 && !dw.accumulate;
+  ReserveOnEachThread(&ThreadScratch::panel,
+                      std::min(rows, kInner) * CompactStride(tiles.largest_rows()));
+  ReserveOnEachThread(&ThreadScratch::tile,
+                      in_place ? 0 : tiles.largest_rows() * tiles.largest_columns());
+  ReserveOnEachThread(&ThreadScratch::values, bias_cut.largest());
   pool_.ParallelFor(tiles.count() + bias_cut.pieces(), [&](int64_t index, int thread) {
-    Scratch& scratch = scratch_[thread].tile;
     if (index >= tiles.count()) {
       const Span1D o = bias_cut[index - tiles.count()];
-      float* sums = scratch.Floats(o.size());
+      float* sums = scratch_[thread].values.Floats(o.size());
       SumColumns(dy + o.begin, out, rows, o.size(), sums);
       WriteGrad(dbias, o.begin, sums, o.size());
       return;
@@ -150,12 +171,12 @@ void CpuOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, G
     const Span1D o = tiles.rows(index);
     const Span1D i = tiles.columns(index);
     Scratch& panel = scratch_[thread].panel;
-    if (dw.dtype == DType::kF32 && !dw.accumulate) {
-      float* in_place = static_cast<float*>(dw.data) + o.begin * in + i.begin;
-      WeightTile(dy, x, rows, in, out, o, i, panel, in_place, in);
+    if (in_place) {
+      float* place = static_cast<float*>(dw.data) + o.begin * in + i.begin;
+      WeightTile(dy, x, rows, in, out, o, i, panel, place, in);
       return;
     }
-    float* tile = scratch.Floats(o.size() * i.size());
+    float* tile = scratch_[thread].tile.Floats(o.size() * i.size());
     WeightTile(dy, x, rows, in, out, o, i, panel, tile, i.size());
     for (int64_t row = 0; row < o.size(); ++row) {
       WriteGrad(dw, (o.begin + row) * in + i.begin, tile + row * i.size(), i.size());

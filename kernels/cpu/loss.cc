@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <numeric>
 
 #include "kernels/cpu/cpu_ops_impl.h"
 #include "kernels/cpu/targets.h"
@@ -62,17 +62,15 @@ constexpr int64_t kTileFloats = 1 << 14;
 
 int64_t RowsPerTile(int64_t vocab) { return std::max<int64_t>(1, kTileFloats / vocab); }
 
-double SumInOrder(const std::vector<double>& losses) {
-  double sum = 0;
-  for (const double loss : losses) sum += loss;
-  return sum;
-}
+// A row's loss takes as much as so many floats.
+constexpr int64_t kLossFloats = sizeof(double) / sizeof(float);
 
 }  // namespace
 
 double CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
                                     int64_t rows, int64_t vocab) {
-  std::vector<double> losses(static_cast<size_t>(rows), 0.0);
+  auto* const losses = reinterpret_cast<double*>(Shared(rows * kLossFloats));
+  std::fill(losses, losses + rows, 0.0);
   ForRanges(rows, RowsPerTile(vocab), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* row_logits = logits + row * vocab;
@@ -84,19 +82,20 @@ double CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float
       }
     }
   });
-  return SumInOrder(losses);
+  return std::accumulate(losses, losses + rows, 0.0);
 }
 
 double CpuOps::CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
                             int64_t vocab) {
-  std::vector<double> losses(static_cast<size_t>(rows), 0.0);
+  auto* const losses = reinterpret_cast<double*>(Shared(rows * kLossFloats));
+  std::fill(losses, losses + rows, 0.0);
   ForRanges(rows, RowsPerTile(vocab), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       if (targets[row] < 0) continue;
       losses[row] = HWY_DYNAMIC_DISPATCH(LossOfRow)(logits + row * vocab, vocab, targets[row]);
     }
   });
-  return SumInOrder(losses);
+  return std::accumulate(losses, losses + rows, 0.0);
 }
 
 }  // namespace sherd

@@ -89,9 +89,11 @@ constexpr int64_t kColumns = 256;
 
 void CpuOps::LayerNormForward(const float* x, ConstParam w, ConstParam b, float* y, float* mean,
                               float* rstd, int64_t rows, int64_t channels) {
+  ReserveOnEachThread(&ThreadScratch::values, 2 * channels);
   pool_.ParallelFor(CeilDiv(rows, kForwardRows), [&](int64_t index, int thread) {
-    const float* w_floats = Widened(w, channels, scratch_[thread].values);
-    const float* b_floats = Widened(b, channels, scratch_[thread].tile);
+    float* widened = scratch_[thread].values.Floats(2 * channels);
+    const float* w_floats = Widened(w, channels, widened);
+    const float* b_floats = Widened(b, channels, widened + channels);
     const int64_t end = std::min(rows, (index + 1) * kForwardRows);
     for (int64_t row = index * kForwardRows; row < end; ++row) {
       HWY_DYNAMIC_DISPATCH(NormRow)
@@ -106,9 +108,10 @@ void CpuOps::LayerNormBackward(const float* dy, const float* x, ConstParam w, co
                                GradOut db, int64_t rows, int64_t channels) {
   const int64_t tiles = CeilDiv(rows, kBackwardRows);
   // (tiles, 2, C): sums for dw and for db
-  float* partial = shared_.Floats(tiles * 2 * channels);
+  float* partial = Shared(tiles * 2 * channels);
+  ReserveOnEachThread(&ThreadScratch::values, channels);
   pool_.ParallelFor(tiles, [&](int64_t index, int thread) {
-    const float* w_floats = Widened(w, channels, scratch_[thread].values);
+    const float* w_floats = Widened(w, channels, scratch_[thread].values.Floats(channels));
     float* dw_sum = partial + index * 2 * channels;
     float* db_sum = dw_sum + channels;
     std::fill(dw_sum, dw_sum + 2 * channels, 0.0f);

@@ -70,8 +70,9 @@ constexpr int64_t kColumns = 256;
 
 void CpuOps::RmsNormForward(const float* x, ConstParam w, double eps, float* y, float* rstd,
                             int64_t rows, int64_t channels) {
+  ReserveOnEachThread(&ThreadScratch::values, channels);
   pool_.ParallelFor(CeilDiv(rows, kForwardRows), [&](int64_t index, int thread) {
-    const float* w_floats = Widened(w, channels, scratch_[thread].values);
+    const float* w_floats = Widened(w, channels, scratch_[thread].values.Floats(channels));
     const int64_t end = std::min(rows, (index + 1) * kForwardRows);
     for (int64_t row = index * kForwardRows; row < end; ++row) {
       HWY_DYNAMIC_DISPATCH(RmsRow)
@@ -85,9 +86,10 @@ void CpuOps::RmsNormBackward(const float* dy, const float* x, ConstParam w, cons
                              float* dx, bool accumulate, GradOut dw, int64_t rows,
                              int64_t channels) {
   const int64_t tiles = CeilDiv(rows, kBackwardRows);
-  float* partial = shared_.Floats(tiles * channels);  // (tiles, C)
+  ReserveOnEachThread(&ThreadScratch::values, channels);
+  float* partial = Shared(tiles * channels);  // (tiles, C)
   pool_.ParallelFor(tiles, [&](int64_t index, int thread) {
-    const float* w_floats = Widened(w, channels, scratch_[thread].values);
+    const float* w_floats = Widened(w, channels, scratch_[thread].values.Floats(channels));
     float* dw_sum = partial + index * channels;
     std::fill(dw_sum, dw_sum + channels, 0.0f);
     const int64_t end = std::min(rows, (index + 1) * kBackwardRows);

@@ -26,7 +26,8 @@ class Cut {
     pieces_ = CeilDiv(size, piece_);
   }
   int64_t pieces() const { return pieces_; }
-  int64_t piece() const { return piece_; }
+  // The size of the largest piece.
+  int64_t largest() const { return std::min(size_, piece_); }
   Span1D operator[](int64_t index) const {
     return {index * piece_, std::min(size_, (index + 1) * piece_)};
   }

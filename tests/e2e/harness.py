@@ -156,8 +156,8 @@ class EndToEnd(unittest.TestCase):
             self.assertEqual(result.returncode, check, f"{result.args}\n{result.stdout}\n{result.stderr}")
         return result
 
-    def submit(self, path):
-        answer = json.loads(self.sherd("submit", path, "-o", "json", check=0).stdout)
+    def submit(self, path, *overrides):
+        answer = json.loads(self.sherd("submit", path, *overrides, "-o", "json", check=0).stdout)
         return answer["id"]
 
     def get(self, job):

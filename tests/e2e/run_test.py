@@ -93,6 +93,27 @@ class Run(EndToEnd):
         # 16N against 4N, less the units that are gathered and reduced.
         self.assertGreater(saved, 8 * parameters, heaviest)
 
+    def test_kernels_of_every_thread_are_in_the_ledger(self):  # F16
+        # Where kernels have most to do: each of the threads widens weights and rounds gradients in scratch of its own.
+        # Not in the ledger: the compiler's workspace and the code that it makes, below 5 MB a process.
+        self.start_coordinator()
+        self.start_workers(2, "--threads", 2)
+        self.wait_for_workers(2)
+        shape = ("model.hidden=768", "model.layers=2", "model.heads=12", "model.context=256", "train.seq_len=256",
+                 "train.micro_batch=4", "train.global_batch=8")
+        overrides = [word for setting in shape for word in ("--set", setting)]
+        job = self.submit(self.job(steps=2, out=self.scratch / "weights"), *overrides)
+        out = self.sherd("watch", job, "-o", "json", check=0).stdout
+        ledgers = [json.loads(line) for line in out.splitlines() if '"event":"ledger"' in line]
+        self.assertEqual({ledger["rank"] for ledger in ledgers}, {0, 1})
+        for ledger in ledgers:
+            scratch = ledger["memory"]["scratch"]
+            self.assertEqual(scratch["predicted"], scratch["measured"])
+            # Twice 384 × 2048 floats of weights, 528 × 768 of gradients.
+            self.assertGreater(scratch["measured"], 2 * 4 * (384 * 2048 + 528 * 768))
+            peak = ledger["memory"]["peak"]["predicted"]
+            self.assertLess(abs(ledger["process_bytes"] - peak), 0.05 * peak, ledger)
+
     def test_plain_output_ends_with_tables_and_the_way_to_a_sample(self):
         code, out, err = self.run_job(self.job(steps=5), "--workers", 2)
         self.assertEqual(code, 0, err)

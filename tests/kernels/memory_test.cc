@@ -92,6 +92,7 @@ TEST(Pool, NamesAreTheLedgersLines) {
   EXPECT_STREQ(NameOf(Pool::kParams), "params");
   EXPECT_STREQ(NameOf(Pool::kAccumulators), "accumulators");
   EXPECT_STREQ(NameOf(Pool::kStaging), "staging");
+  EXPECT_STREQ(NameOf(Pool::kScratch), "scratch");
 }
 
 }  // namespace

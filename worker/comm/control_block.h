@@ -16,7 +16,10 @@ namespace sherd {
 struct ControlBlock {
   // How far the owner is (progress.h), a futex.
   alignas(64) std::atomic<uint32_t> progress;
-  // Others that sleep on `progress`, written by them; nobody is woken while it is 0.
+  // How many pieces of the results of all-reduces, of all of them so far, are in place here; a
+  // futex.
+  alignas(64) std::atomic<uint32_t> reduced;
+  // Others that sleep on one of these words, written by them; nobody is woken while it is 0.
   alignas(64) std::atomic<uint32_t> sleepers;
   // Set once, when the owner's communicator has failed: its buffers may change from now on.
   std::atomic<uint32_t> failed;

@@ -8,15 +8,14 @@ namespace sherd {
 // from 1.
 enum class Phase : uint32_t {
   kArrived = 0,  // descriptor and input are in place
-  kReduced = 1,  // the own part of the result is in place (all-reduce)
-  kDone = 2,     // reads nothing more of others
+  kDone = 1,     // reads nothing more of others
 };
 
 constexpr uint32_t ProgressWord(uint64_t sequence, Phase phase) {
-  return static_cast<uint32_t>(sequence << 2) | static_cast<uint32_t>(phase);
+  return static_cast<uint32_t>(sequence << 1) | static_cast<uint32_t>(phase);
 }
 
-// The word wraps after 2^30 operations; members are never that far apart.
+// The word wraps after 2^31 operations; members are never that far apart.
 constexpr bool HasReached(uint32_t progress, uint32_t wanted) {
   return static_cast<int32_t>(progress - wanted) >= 0;
 }

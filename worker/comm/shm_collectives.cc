@@ -136,28 +136,6 @@ Ticket ShmCommunicator::ReduceScatterInPlace(void* data, absl::Span<const int64_
                    });
 }
 
-// Rank r reduces chunk r of everyone's data into its own data, then copies the other chunks from
-// the ranks that reduced them. Both happen in place: chunk r of rank r is read by others only once
-// r has said kReduced; chunk p of rank r is read by p alone, and only before p says kReduced, so
-// that r may write to it after that. Nobody leaves before all have copied (kDone).
-Ticket ShmCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int contributors) {
-  SHERD_CHECK(contributors >= 0 && contributors <= size());
-  const OpDescriptor op{.collective = Collective::kAllReduce,
-                        .dtype = dtype,
-                        .count = elements,
-                        .contributors = contributors,
-                        .arena_offset = ArenaOffset(data, elements * SizeOf(dtype))};
-  auto* const own_data = static_cast<std::byte*>(data);
-  return EnqueueOp(op, "", [this, own_data](const OpDescriptor& op) -> absl::Status {
-    SHERD_ASSIGN_OR_RETURN(const std::vector<const std::byte*> leaves, Leaves(op, own_data));
-    const Chunk chunk = ChunkOf(rank_, op.count);
-    SHERD_RETURN_IF_ERROR(ReduceChunk(op, leaves, chunk, own_data));
-    CountContributions(op, chunk.elements());
-    Advance(op, Phase::kReduced);
-    return CopyReducedChunks(op, own_data);
-  });
-}
-
 absl::StatusOr<std::vector<const std::byte*>> ShmCommunicator::Leaves(const OpDescriptor& op,
                                                                       std::byte* data) const {
   std::vector<const std::byte*> leaves;
@@ -200,18 +178,6 @@ void ShmCommunicator::CountContributions(const OpDescriptor& op, int64_t element
   for (int rank = 0; rank < op.contributors; ++rank) {
     if (rank != rank_) CountSent(op, rank, elements * SizeOf(op.dtype));
   }
-}
-
-absl::Status ShmCommunicator::CopyReducedChunks(const OpDescriptor& op, std::byte* data) {
-  const Deadline deadline(operation_timeout_);
-  return ForEachPeer([&](int peer) -> absl::Status {
-    SHERD_RETURN_IF_ERROR(Await(op, peer, Phase::kReduced, deadline));
-    const int64_t element_bytes = SizeOf(op.dtype);
-    SHERD_ASSIGN_OR_RETURN(const std::byte* theirs, PeerData(op, peer, op.count * element_bytes));
-    const Chunk chunk = ChunkOf(peer, op.count);
-    const int64_t offset = chunk.begin * element_bytes;
-    return CopyFrom(op, peer, theirs + offset, data + offset, chunk.elements() * element_bytes);
-  });
 }
 
 Ticket ShmCommunicator::Broadcast(void* data, int64_t bytes, int root) {

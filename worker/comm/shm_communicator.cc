@@ -27,18 +27,6 @@ std::vector<int> LinksOf(const std::vector<Member>& members) {
   return links;
 }
 
-absl::string_view WhatIsMissing(Phase phase) {
-  switch (phase) {
-    case Phase::kArrived:
-      return "did not arrive";
-    case Phase::kReduced:
-      return "did not finish the reduction";
-    case Phase::kDone:
-      return "did not finish";
-  }
-  return "";
-}
-
 }  // namespace
 
 ShmCommunicator::ShmCommunicator(int rank, std::vector<Member> members,
@@ -99,8 +87,11 @@ void ShmCommunicator::SendGoodbye(const LinkGoodbye& goodbye) {
 }
 
 void ShmCommunicator::WakeOwnThread() {
-  // It sleeps on the word of any other member.
-  for (const Member& member : members_) FutexWakeAll(member.segment.control().progress);
+  // It sleeps on a word of any other member.
+  for (const Member& member : members_) {
+    FutexWakeAll(member.segment.control().progress);
+    FutexWakeAll(member.segment.control().reduced);
+  }
 }
 
 WireCounts ShmCommunicator::counts() const {
@@ -150,11 +141,14 @@ void ShmCommunicator::Publish(const OpDescriptor& op, const std::string& record)
 }
 
 void ShmCommunicator::Advance(const OpDescriptor& op, Phase phase) {
-  ControlBlock& control = own().control();
-  // Sequentially consistent with Await's pair (sleepers, progress): either it sees the new word or
-  // we see the sleeper.
-  control.progress.store(ProgressWord(op.sequence, phase));
-  if (control.sleepers.load() > 0) FutexWakeAll(control.progress);
+  Tell(own().control().progress, ProgressWord(op.sequence, phase));
+}
+
+void ShmCommunicator::Tell(std::atomic<uint32_t>& word, uint32_t value) {
+  // Sequentially consistent with Await's pair (sleepers, word): either it sees the new word or we
+  // see the sleeper.
+  word.store(value);
+  if (own().control().sleepers.load() > 0) FutexWakeAll(word);
 }
 
 absl::Status ShmCommunicator::CheckCalls(const OpDescriptor& op) const {
@@ -164,50 +158,54 @@ absl::Status ShmCommunicator::CheckCalls(const OpDescriptor& op) const {
   });
 }
 
-absl::Status ShmCommunicator::AwaitAll(const OpDescriptor& op, Phase phase) {
-  const Deadline deadline(operation_timeout_);
-  return ForEachPeer([&](int peer) { return Await(op, peer, phase, deadline); });
+ShmCommunicator::Milestone ShmCommunicator::MilestoneOf(const OpDescriptor& op, Phase phase) {
+  return {&ControlBlock::progress, ProgressWord(op.sequence, phase),
+          phase == Phase::kArrived ? "did not arrive" : "did not finish"};
 }
 
-absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, Phase phase,
+bool ShmCommunicator::HasPassed(int peer, const Milestone& milestone) const {
+  const std::atomic<uint32_t>& word = segment(peer).control().*milestone.word;
+  return HasReached(word.load(std::memory_order_acquire), milestone.wanted);
+}
+
+absl::Status ShmCommunicator::AwaitAll(const OpDescriptor& op, Phase phase) {
+  const Deadline deadline(operation_timeout_);
+  return ForEachPeer([&](int peer) { return Await(op, peer, MilestoneOf(op, phase), deadline); });
+}
+
+absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, const Milestone& milestone,
                                     const Deadline& deadline) {
-  ControlBlock& control = segment(peer).control();
-  const uint32_t wanted = ProgressWord(op.sequence, phase);
   for (int spin = 0; spin < kSpins; ++spin) {
-    if (HasReached(control.progress.load(std::memory_order_acquire), wanted)) {
-      return absl::OkStatus();
-    }
+    if (HasPassed(peer, milestone)) return absl::OkStatus();
   }
+  ControlBlock& control = segment(peer).control();
+  std::atomic<uint32_t>& word = control.*milestone.word;
   while (true) {
     control.sleepers.fetch_add(1);
-    const uint32_t progress = control.progress.load();
-    if (!HasReached(progress, wanted) && !queue_.failed()) {
-      FutexWait(control.progress, progress, std::min(kSleepSlice, deadline.left()));
+    const uint32_t seen = word.load();
+    if (!HasReached(seen, milestone.wanted) && !queue_.failed()) {
+      FutexWait(word, seen, std::min(kSleepSlice, deadline.left()));
     }
     control.sleepers.fetch_sub(1);
-    // Before the progress: a member leaves after its last step.
+    // Before the word: a member leaves after its last step.
     const bool left = left_[static_cast<size_t>(peer)].load();
-    if (HasReached(control.progress.load(std::memory_order_acquire), wanted)) {
-      return absl::OkStatus();
-    }
+    if (HasPassed(peer, milestone)) return absl::OkStatus();
     if (queue_.failed()) return queue_.status();
     if (left) {
       return absl::AbortedError(absl::StrCat("rank ", peer, " left before ", Describe(op)));
     }
-    if (deadline.passed()) return Late(op, phase);
+    if (deadline.passed()) return Late(op, milestone);
   }
 }
 
-absl::Status ShmCommunicator::Late(const OpDescriptor& op, Phase phase) const {
+absl::Status ShmCommunicator::Late(const OpDescriptor& op, const Milestone& milestone) const {
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer) {
-    if (!HasReached(segment(peer).control().progress.load(), ProgressWord(op.sequence, phase))) {
-      missing.push_back(peer);
-    }
+    if (!HasPassed(peer, milestone)) missing.push_back(peer);
   }
   return absl::DeadlineExceededError(absl::StrCat(
       Describe(op), ": rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "), " ",
-      WhatIsMissing(phase), " within ", absl::FormatDuration(operation_timeout_)));
+      milestone.missed, " within ", absl::FormatDuration(operation_timeout_)));
 }
 
 absl::Status ShmCommunicator::CheckInputsHeld() const {

@@ -72,10 +72,21 @@ class ShmCommunicator final : public Communicator {
   absl::Status RunOp(OpDescriptor op, const std::string& record, const Body& body);
   void Publish(const OpDescriptor& op, const std::string& record);
   void Advance(const OpDescriptor& op, Phase phase);
+  // Where others look for this rank's progress: moves `word` on to `value`.
+  void Tell(std::atomic<uint32_t>& word, uint32_t value);
   absl::Status CheckCalls(const OpDescriptor& op) const;
   absl::Status AwaitAll(const OpDescriptor& op, Phase phase);
-  absl::Status Await(const OpDescriptor& op, int peer, Phase phase, const Deadline& deadline);
-  absl::Status Late(const OpDescriptor& op, Phase phase) const;
+  // A value that a word of every member reaches in the course of an operation.
+  struct Milestone {
+    std::atomic<uint32_t> ControlBlock::*word;
+    uint32_t wanted;
+    absl::string_view missed;  // what a rank that is late did not do
+  };
+  static Milestone MilestoneOf(const OpDescriptor& op, Phase phase);
+  bool HasPassed(int peer, const Milestone& milestone) const;
+  absl::Status Await(const OpDescriptor& op, int peer, const Milestone& milestone,
+                     const Deadline& deadline);
+  absl::Status Late(const OpDescriptor& op, const Milestone& milestone) const;
   // An error when a peer failed, and so may have changed what was read of it.
   absl::Status CheckInputsHeld() const;
   // A member's data of the operation, `bytes` of which will be read.
@@ -98,7 +109,16 @@ class ShmCommunicator final : public Communicator {
                            const Chunk& chunk, std::byte* data) const;
   // Every contributor but this rank has sent it `elements`.
   void CountContributions(const OpDescriptor& op, int64_t elements);
-  absl::Status CopyReducedChunks(const OpDescriptor& op, std::byte* data);
+  // The piece of ChunkOf(rank) that is the `index`-th to be reduced; beyond the last they are
+  // empty.
+  Chunk PieceOf(const OpDescriptor& op, int rank, int64_t index) const;
+  // How many there are: as many on every rank.
+  int64_t PiecesOf(const OpDescriptor& op) const;
+  // The `index`-th piece of every rank's reduced chunk is in place there.
+  Milestone Reduced(int64_t index) const;
+  // Copies pieces [next, …) of the peer's reduced chunk into `data` as far as they are in place and
+  // moves `next` on.
+  absl::Status CopyReducedPieces(const OpDescriptor& op, int peer, std::byte* data, int64_t& next);
 
   // Ends the communicator, here and, by Goodbye, everywhere; the first error wins.
   void Fail(const absl::Status& error, const std::string& goodbye, int lost_peer);
@@ -114,6 +134,8 @@ class ShmCommunicator final : public Communicator {
   // By rank: the member took its leave in order.
   std::vector<std::atomic<bool>> left_;
   uint64_t sequence_ = 0;  // of the queue's thread: operations begun
+  // Of the queue's thread: pieces of the all-reduces before this one; the same on every rank.
+  uint32_t pieces_before_ = 0;
   mutable absl::Mutex calls_mutex_;
   // Calls and seconds alone; bytes are counted in the segments.
   WireCounts calls_ ABSL_GUARDED_BY(calls_mutex_);

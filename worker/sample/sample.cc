@@ -140,7 +140,7 @@ absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   const Inventory inventory = BuildInventory(shape);
   SHERD_ASSIGN_OR_RETURN(const Weights weights,
                          LoadWeights(options.weights, manifest, inventory, meter));
-  const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads);
+  const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
   Generator generator(shape, inventory, weights, *ops, meter);
   for (const char byte : context) generator.Append(static_cast<unsigned char>(byte));
   for (const char byte : options.prompt) SHERD_RETURN_IF_ERROR(Print(byte, out));

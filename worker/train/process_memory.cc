@@ -1,5 +1,7 @@
 #include "worker/train/process_memory.h"
 
+#include <malloc.h>
+
 #include <fstream>
 #include <string>
 
@@ -15,5 +17,9 @@ absl::StatusOr<int64_t> AnonymousBytes() {
   }
   return absl::UnavailableError("/proc/self/status names no RssAnon");
 }
+
+void MapLargeHeapBlocks() { mallopt(M_MMAP_THRESHOLD, 1 << 20); }
+
+void ReturnFreeHeap() { malloc_trim(0); }
 
 }  // namespace sherd

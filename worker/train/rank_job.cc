@@ -55,6 +55,23 @@ RankArenas ArenasOf(const DataMesh& mesh) {
   return {mesh.sharers().arena(), mesh.replicas() == nullptr ? nullptr : mesh.replicas()->arena()};
 }
 
+absl::StatusOr<int64_t> IdleAnonymousBytes() {
+  // What an earlier job of this process left in the heap would be taken up again, and not count.
+  ReturnFreeHeap();
+  return AnonymousBytes();
+}
+
+std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int threads,
+                             MemoryMeter& meter) {
+  // All of it now: a rank may be without a micro-batch for long.
+  const ScratchSizes scratch = ScratchOf(plan, spec);
+  return MakeCpuOps(threads, meter,
+                    {.panel = scratch.panel,
+                     .tile = scratch.tile,
+                     .values = scratch.values,
+                     .shared = scratch.shared});
+}
+
 }  // namespace
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank,
@@ -63,10 +80,11 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int gro
       spec_(assignment.spec()),
       plan_(plan),
       group_rank_(group_rank),
+      threads_(threads),
       mesh_(mesh),
       data_(std::move(data)),
-      idle_anonymous_bytes_(AnonymousBytes()),
-      ops_(MakeCpuOps(threads)),
+      idle_anonymous_bytes_(IdleAnonymousBytes()),
+      ops_(MakeOps(plan, spec_, threads, meter_)),
       memory_(plan, group_rank, ArenasOf(mesh), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
                        spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_)),
@@ -96,6 +114,8 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
     const WireCounts before = mesh_.counts();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
     const bool last = step_ == steps;
+    // Compiling kernels between the workspaces of others has left holes in every thread's heap.
+    if (step_ == 1) ReturnFreeHeap();
     const WireCounts step_counts = Difference(mesh_.counts(), before);
     if (step_ == 1 || last) ReportLedger(step_counts, observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
@@ -147,7 +167,7 @@ absl::Status RankJob::Evaluate(TrainObserver& observer) {
 }
 
 void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observer) {
-  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_);
+  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_, threads_);
   ledger.set_rank(assignment_.rank());
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.

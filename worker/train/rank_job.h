@@ -69,6 +69,7 @@ class RankJob {
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
   const int group_rank_;
+  const int threads_;
   DataMesh& mesh_;
   JobData data_;
   MemoryMeter meter_;

@@ -148,8 +148,9 @@ class RankTrainer final : public Trainer {
     const int degree = static_cast<int>(groups.data.ranks.size());
     const RankPlan plan = BuildRankPlan(assignment_.spec(), index, degree);
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, index));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), index),
-                                          RanksOnThisHost(assignment_)));
+    SHERD_RETURN_IF_ERROR(
+        CheckHostMemory(PredictLedger(plan, assignment_.spec(), index, options_.threads),
+                        RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
     result.operation = "forming the data-parallel group";

@@ -47,7 +47,7 @@ TEST(OpDescriptor, DescribesACallInWords) {
 
 TEST(Progress, GrowsWithPhaseAndSequence) {
   EXPECT_TRUE(HasReached(ProgressWord(5, Phase::kArrived), ProgressWord(5, Phase::kArrived)));
-  EXPECT_TRUE(HasReached(ProgressWord(5, Phase::kDone), ProgressWord(5, Phase::kReduced)));
+  EXPECT_TRUE(HasReached(ProgressWord(5, Phase::kDone), ProgressWord(5, Phase::kArrived)));
   EXPECT_FALSE(HasReached(ProgressWord(5, Phase::kArrived), ProgressWord(5, Phase::kDone)));
   EXPECT_TRUE(HasReached(ProgressWord(6, Phase::kArrived), ProgressWord(5, Phase::kDone)));
   EXPECT_FALSE(HasReached(0, ProgressWord(1, Phase::kArrived)));

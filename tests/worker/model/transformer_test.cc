@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plan/activations.h"
+#include "plan/scratch.h"
 #include "tests/worker/model/model_harness.h"
 
 namespace sherd {
@@ -251,6 +252,62 @@ TEST(ActivationMemory, IsWhatThePlanPredicts) {
     ASSERT_EQ(meter.peak_total(), meter.current(Pool::kActivations));
     ASSERT_EQ(meter.current(Pool::kActivations),
               PredictActivationBytes(shape, batch, tokens, kept));
+  }
+}
+
+// Reserved on demand by one training micro-batch of a model.
+int64_t ScratchUsed(const ModelShape& shape, int64_t batch, int64_t tokens, DType params,
+                    DType grads, int threads) {
+  const Inventory inventory = BuildInventory(shape);
+  MemoryMeter meter;
+  const std::unique_ptr<Ops> ops = MakeCpuOps(threads, meter);
+  const auto model = MakeModel(shape, inventory, batch, tokens, /*inference=*/false, *ops, meter);
+  std::vector<std::vector<std::byte>> buffers;
+  std::vector<UnitParams> param_units;
+  std::vector<UnitGrads> grad_units;
+  for (const Unit& unit : inventory.units) {
+    buffers.emplace_back(static_cast<size_t>(unit.elements * SizeOf(params)));
+    param_units.push_back({buffers.back().data(), params});
+    buffers.emplace_back(static_cast<size_t>(unit.elements * SizeOf(grads)));
+    grad_units.push_back({buffers.back().data(), grads});
+  }
+  const RandomBatch micro_batch(batch, tokens, shape.vocab, /*seed=*/1);
+  const int units = static_cast<int>(inventory.units.size());
+  for (int u = 0; u < units; ++u) model->Forward(u, param_units, micro_batch.view());
+  for (int u = units - 1; u >= 0; --u) {
+    model->Backward(u, param_units, grad_units, micro_batch.view(), 1.0f);
+  }
+  return meter.current(Pool::kScratch);
+}
+
+int64_t ScratchPredicted(const ModelShape& shape, int64_t batch, int64_t tokens, DType params,
+                         DType grads, int threads) {
+  return PredictScratch(shape, batch, tokens, SizeOf(params), SizeOf(grads)).Bytes(threads);
+}
+
+// F16: which thread takes which tile, and whether all of them get one, changes nothing.
+TEST(ScratchMemory, IsWhatThePlanPredicts) {
+  std::mt19937_64 generator(17);
+  const auto draw = [&](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(1, most)(generator);
+  };
+  for (int i = 0; i < 40; ++i) {
+    ModelShape shape;
+    shape.layers = 1;
+    shape.heads = shape.kv_heads = draw(5);
+    shape.hidden = shape.heads * draw(120);
+    shape.ffn = draw(2500);
+    shape.vocab = draw(2000);
+    shape.context = draw(200);
+    shape.tie_embeddings = draw(2) == 1;
+    const int64_t batch = draw(3);
+    const int64_t tokens = draw(shape.context);
+    const DType params = draw(2) == 1 ? DType::kF32 : DType::kBF16;
+    const DType grads = draw(2) == 1 ? DType::kF32 : DType::kBF16;
+    const int threads = static_cast<int>(draw(4));
+    ASSERT_EQ(ScratchUsed(shape, batch, tokens, params, grads, threads),
+              ScratchPredicted(shape, batch, tokens, params, grads, threads))
+        << shape.hidden << " " << shape.ffn << " " << shape.vocab << " " << batch * tokens;
   }
 }
 

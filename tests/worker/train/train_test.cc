@@ -91,6 +91,28 @@ TEST(RankLedger, PredictsRecomputationToTheByte) {
   }
 }
 
+// F16: what a job before it left in the process is not taken for this one's, nor hides its own.
+TEST(RankLedger, TellsTheSameProcessGrowthOfJobAfterJob) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(20000, 3));
+  v1::JobSpec spec = testing::TinyJob(text, "ddp", v1::DATA_TYPE_BF16, 1, 2);
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_hidden(512);
+  model.set_ffn(2048);
+  double first = 0;
+  for (int job = 0; job < 3; ++job) {
+    const std::vector<RankRecord> ranks = LocalWorld(spec, 1, /*threads=*/2).Run();
+    ASSERT_TRUE(ranks[0].result.status.ok()) << ranks[0].result.status;
+    const v1::RankLedger& ledger = ranks[0].ledgers.front();
+    const double bytes = static_cast<double>(ledger.process_bytes());
+    const double peak = static_cast<double>(ledger.memory().at("peak").predicted());
+    EXPECT_NEAR(bytes / peak, 1.0, 0.05) << "job " << job;
+    if (job == 0) first = bytes;
+    // Kernels are compiled in the first alone.
+    EXPECT_NEAR(bytes / first, 1.0, 0.05) << "job " << job;
+  }
+}
+
 // F15: a loss that is no number ends the job with a reason, at once and on every rank.
 TEST(Trainer, StopsWhenTheLossDiverges) {
   TemporaryDirectory scratch;
