@@ -61,12 +61,14 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
 
 // All strategies with --compare, else the one that was asked for.
 std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& request, bool compare) {
-  if (!compare) return {ReportOnJob(job.spec, job.workers, request.limits, request.cost)};
+  if (!compare)
+    return {ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads)};
   std::vector<PlanReport> reports;
   for (const StrategyChoice& choice : StrategyChoices()) {
     v1::JobSpec spec = job.spec;
     Choose(choice, *spec.mutable_parallel());
-    reports.push_back(ReportOnJob(spec, job.workers, request.limits, request.cost));
+    reports.push_back(
+        ReportOnJob(spec, job.workers, request.limits, request.cost, request.threads));
   }
   return reports;
 }

@@ -106,6 +106,7 @@ void AddPlan(CLI::App& app, CommandLine& line) {
   plan.add_flag("--explain", flags.explain, "The ordered operations of a step with their bytes");
   add("--device-memory", flags.device_memory, "SIZE", "What a worker's device holds, as in 80GiB");
   add("--host-memory", flags.host_memory, "SIZE", "What a host of CPU workers holds");
+  add("--threads", flags.threads, "K", "Compute threads of a worker (default: 1)");
   add("--workers-per-host", flags.workers_per_host, "K", "Workers that share it (default: all)");
   add("--params", flags.params, "N", "Instead of a job file: so many parameters, as in 7e9");
   add("--strategy", flags.strategy, "NAME", "With --params: ddp, zero1, zero2, zero3, hybrid");

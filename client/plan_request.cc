@@ -66,6 +66,7 @@ absl::Status CheckCombination(const PlanFlags& flags) {
   if (job) return absl::OkStatus();
   if (!flags.overrides.empty()) return Refuse("--set changes a job file, and there is none");
   if (flags.explain) return Refuse("--explain needs a job file: a step has operations on units");
+  if (flags.threads) return Refuse("--threads needs a job file: kernels work on a model's shapes");
   const NamedFlag job_only[] = {{"--flops", flags.flops},
                                 {"--message-seconds", flags.message_seconds},
                                 {"--optimizer-seconds", flags.optimizer_seconds},
@@ -78,6 +79,8 @@ absl::Status CheckCombination(const PlanFlags& flags) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kMostThreads = 4096;
+
 absl::Status ReadLimits(const PlanFlags& flags, PlanRequest& request) {
   request.limits.workers_per_host = request.workers;
   if (flags.device_memory) {
@@ -86,6 +89,11 @@ absl::Status ReadLimits(const PlanFlags& flags, PlanRequest& request) {
   }
   if (flags.host_memory) {
     SHERD_ASSIGN_OR_RETURN(request.limits.host, ParseByteSize("--host-memory", *flags.host_memory));
+  }
+  if (flags.threads) {
+    SHERD_ASSIGN_OR_RETURN(const int64_t threads,
+                           ParseCount("--threads", *flags.threads, 1, kMostThreads));
+    request.threads = static_cast<int>(threads);
   }
   if (!flags.workers_per_host) return absl::OkStatus();
   if (!flags.host_memory) {

@@ -32,6 +32,7 @@ struct PlanFlags {
   std::optional<std::string> device_memory;
   std::optional<std::string> host_memory;
   std::optional<std::string> workers_per_host;
+  std::optional<std::string> threads;
   // The cost model.
   std::optional<std::string> profile;
   std::optional<std::string> flops;
@@ -44,6 +45,7 @@ struct PlanFlags {
 // What is asked, checked; a job file is not read yet.
 struct PlanRequest {
   int64_t workers = 0;
+  int threads = 1;  // compute threads of a worker
   MemoryLimits limits;
   // The profile's name with what was changed of it: "cpu", "h100 with --flops 3e+14".
   std::string cost_source;

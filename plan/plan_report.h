@@ -83,8 +83,9 @@ struct PlanReport {
 
 // `spec` is normalised and valid. No rank holds or sends more than rank 0: shards are filled from
 // the front, as large as the last, padded one, and micro-batches are dealt from rank 0 on.
+// `threads`: compute threads of a worker.
 PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,
-                       const CostModel& cost);
+                       const CostModel& cost, int threads = 1);
 
 // From a parameter count alone. `bandwidth`: bytes a second that a rank sends, if it is known.
 PlanReport ReportOnTheory(const TheoryQuestion& question, const MemoryLimits& limits,

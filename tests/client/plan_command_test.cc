@@ -60,6 +60,18 @@ std::vector<PlanReport> TheoryReports(const PlanRequest& request) {
   return reports;
 }
 
+TEST(PlanFlags, ThreadsAreOfAJobsWorkers) {
+  PlanFlags flags = OfAFile();
+  EXPECT_EQ(ReadPlanFlags(flags)->threads, 1);
+  flags.threads = "2";
+  EXPECT_EQ(ReadPlanFlags(flags)->threads, 2);
+  flags.threads = "0";
+  EXPECT_THAT(Error(flags), ::testing::HasSubstr("--threads"));
+  flags = SevenBillion();
+  flags.threads = "2";
+  EXPECT_THAT(Error(flags), ::testing::HasSubstr("job file"));
+}
+
 TEST(Quantities, SizesHaveAUnitAndAreStrict) {
   EXPECT_EQ(*ParseByteSize("--m", "80GiB"), int64_t{80} << 30);
   EXPECT_EQ(*ParseByteSize("--m", "1.5KiB"), 1536);

@@ -261,7 +261,8 @@ int64_t ScratchUsed(const ModelShape& shape, int64_t batch, int64_t tokens, DTyp
   const Inventory inventory = BuildInventory(shape);
   MemoryMeter meter;
   const std::unique_ptr<Ops> ops = MakeCpuOps(threads, meter);
-  const auto model = MakeModel(shape, inventory, batch, tokens, /*inference=*/false, *ops, meter);
+  const auto model =
+      MakeModel(shape, inventory, batch, tokens, KeptActivations::kEverything, *ops, meter);
   std::vector<std::vector<std::byte>> buffers;
   std::vector<UnitParams> param_units;
   std::vector<UnitGrads> grad_units;
@@ -292,10 +293,13 @@ TEST(ScratchMemory, IsWhatThePlanPredicts) {
     return std::uniform_int_distribution<int64_t>(1, most)(generator);
   };
   for (int i = 0; i < 40; ++i) {
+    const bool llama = draw(2) == 1;
     ModelShape shape;
+    shape.arch = llama ? Architecture::kLlama : Architecture::kGpt2;
     shape.layers = 1;
-    shape.heads = shape.kv_heads = draw(5);
-    shape.hidden = shape.heads * draw(120);
+    shape.kv_heads = draw(3);
+    shape.heads = shape.kv_heads * (llama ? draw(3) : 1);
+    shape.hidden = shape.heads * draw(60) * 2;
     shape.ffn = draw(2500);
     shape.vocab = draw(2000);
     shape.context = draw(200);
