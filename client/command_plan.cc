@@ -23,6 +23,8 @@ constexpr int64_t kMostPasses = int64_t{1} << 20;
 struct PlannedJob {
   v1::JobSpec spec;
   int workers = 0;
+  // What strategies without shard groups would get.
+  int without_groups = 0;
 };
 
 absl::Status CheckLength(const v1::JobSpec& spec, int64_t workers) {
@@ -48,6 +50,7 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
               << workers - most << " would stay idle" << std::endl;
     workers = most;
   }
+  job.without_groups = static_cast<int>(workers);
   const int64_t shard_group = std::max<int64_t>(1, job.spec.parallel().shard_group());
   if (workers % shard_group != 0) {
     std::cerr << "parallel.shard_group is " << shard_group << ": of " << workers << " workers "
@@ -68,7 +71,12 @@ std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& requ
     v1::JobSpec spec = job.spec;
     Choose(choice, *spec.mutable_parallel());
     reports.push_back(
-        ReportOnJob(spec, job.workers, request.limits, request.cost, request.threads));
+        ReportOnJob(spec, job.without_groups, request.limits, request.cost, request.threads));
+  }
+  // Not one of all jobs' choices, since it needs a shard group.
+  if (job.spec.parallel().strategy() == v1::STRATEGY_HYBRID) {
+    reports.push_back(
+        ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads));
   }
   return reports;
 }

@@ -1,5 +1,6 @@
 #include "client/run_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -61,15 +62,17 @@ absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec) {
         absl::StrCat("--workers ", workers, " is out of range; the nearest valid value is ",
                      workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
   }
-  const int64_t least = NormalizeJobSpec(spec).elastic().min_workers();
+  const int64_t min_workers = NormalizeJobSpec(spec).elastic().min_workers();
+  if (workers < min_workers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--workers ", workers, " is less than elastic.min_workers, which is ", min_workers));
+  }
+  const int64_t shard_group = std::max<int64_t>(1, spec.parallel().shard_group());
+  const int64_t least = (min_workers + shard_group - 1) / shard_group * shard_group;
   if (workers < least) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--workers ", workers, " is less than elastic.min_workers, which is ", least));
-  }
-  if (workers < spec.parallel().shard_group()) {
-    return absl::InvalidArgumentError(absl::StrCat("--workers ", workers,
-                                                   " is less than parallel.shard_group, which is ",
-                                                   spec.parallel().shard_group()));
+        absl::StrCat("--workers ", workers, " is too few: a world of at least ", min_workers,
+                     " workers in shard groups of ", shard_group, " has ", least));
   }
   return absl::OkStatus();
 }

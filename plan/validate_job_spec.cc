@@ -179,7 +179,10 @@ void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
 
 void CheckShardGroup(const v1::ParallelSpec& parallel, SpecRules& rules) {
   const bool hybrid = parallel.strategy() == v1::STRATEGY_HYBRID;
-  if (hybrid) {
+  if (hybrid && parallel.shard_group() == 0) {
+    rules.Add("parallel.shard_group",
+              "is missing: how many workers share one copy under strategy hybrid? 1 or more");
+  } else if (hybrid) {
     rules.CheckRange("parallel.shard_group", parallel.shard_group(), 1, kMaxWorkers);
   } else if (parallel.shard_group() != 0) {
     rules.Add("parallel.shard_group",
@@ -217,13 +220,26 @@ void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
   rules.CheckRange("parallel.bucket_mb", parallel.bucket_mb(), 0, kMaxBucketMb);
 }
 
-void CheckElastic(const v1::ElasticSpec& elastic, SpecRules& rules) {
+// A world is a multiple of the shard group.
+void CheckShardGroupFits(const v1::ElasticSpec& elastic, int64_t shard_group, SpecRules& rules) {
+  const int64_t most = elastic.max_workers();
+  if (most < 1 || shard_group < 1 || elastic.min_workers() < 1) return;
+  const int64_t least = (elastic.min_workers() + shard_group - 1) / shard_group * shard_group;
+  if (most >= least) return;
+  rules.Add("elastic.max_workers",
+            absl::StrCat(most, " leaves no world: at least ", elastic.min_workers(),
+                         " workers, a multiple of parallel.shard_group ", shard_group,
+                         "; the nearest valid value is ", least));
+}
+
+void CheckElastic(const v1::ElasticSpec& elastic, int64_t shard_group, SpecRules& rules) {
   const bool least = rules.CheckRange("elastic.min_workers", elastic.min_workers(), 1, kMaxWorkers);
   // 0 is no bound.
   if (elastic.max_workers() != 0) {
     rules.CheckRange("elastic.max_workers", elastic.max_workers(),
                      least ? elastic.min_workers() : 1, kMaxWorkers);
   }
+  CheckShardGroupFits(elastic, shard_group, rules);
   if (elastic.failure_detection_ms() < kMinDetectionMs ||
       elastic.failure_detection_ms() > kMaxDetectionMs) {
     rules.Add("elastic.failure_detection",
@@ -253,7 +269,7 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckTrain(spec, rules);
   CheckParallel(spec.parallel(), rules);
   CheckPrecision(spec.precision(), rules);
-  CheckElastic(spec.elastic(), rules);
+  CheckElastic(spec.elastic(), spec.parallel().shard_group(), rules);
   const std::string& dir = spec.checkpoint().dir();
   // The name is the default directory: what is wrong with it was said.
   if (dir != spec.name() && (dir.size() > kMaxPathLength || HasControl(dir))) {

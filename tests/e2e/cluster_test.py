@@ -110,14 +110,10 @@ class Jobs(EndToEnd):
 
 
 class Deaths(EndToEnd):
-    def test_a_killed_worker_fails_its_job_with_a_reason_and_frees_the_others(self):  # F21, F22, F54
-        self.start_coordinator()
-        supervisor = self.start_workers(3)
-        self.wait_for_workers(3)
-        job = self.submit(self.job(steps=LONG, workers=3))
-        self.wait_for_step(job, 3)
+    def fail_by_kill(self, supervisor, job, rank):
+        """Kills the worker of a rank; the job's reason names it, and the others are idle within a second."""
         pids = devices(supervisor)
-        victim = next(rank for rank in self.get(job)["ranks"] if rank["rank"] == 1)
+        victim = next(each for each in self.get(job)["ranks"] if each["rank"] == rank)
         start = time.monotonic()
         os.kill(pids[victim["worker"].split("/")[1]], signal.SIGKILL)
 
@@ -130,11 +126,31 @@ class Deaths(EndToEnd):
         print(f"killed worker: failed and others idle after {took * 1e3:.0f} ms")
         self.assertLess(took, 1.0)
         reason = self.get(job)["reason"]
-        for word in (victim["worker"], "rank 1", "step", "SIGKILL"):
+        for word in (victim["worker"], f"rank {rank}", "step", "SIGKILL"):
             self.assertIn(word, reason)
+
+    def test_a_killed_worker_fails_its_job_with_a_reason_and_frees_the_others(self):  # F21, F22, F54
+        self.start_coordinator()
+        supervisor = self.start_workers(3)
+        self.wait_for_workers(3)
+        job = self.submit(self.job(steps=LONG, workers=3))
+        self.wait_for_step(job, 3)
+        self.fail_by_kill(supervisor, job, 1)
         # The supervisor starts it anew, and the next job finds three workers.
         self.wait_for_workers(3)
         self.wait_for_state(self.submit(self.job("next", workers=3)), "SUCCEEDED")
+
+    def test_who_only_passes_a_death_on_is_not_blamed(self):  # F54
+        # Two axes: the news goes from the dead rank's groups to the others.
+        self.start_coordinator()
+        supervisor = self.start_workers(4)
+        for rank in range(4):
+            with self.subTest(rank):
+                self.wait_for_workers(4)
+                job = self.submit(self.job(f"hybrid-{rank}", steps=LONG, workers=4, strategy="hybrid"),
+                                  "--set", "parallel.shard_group=2")
+                self.wait_for_step(job, 3 + rank)
+                self.fail_by_kill(supervisor, job, rank)
 
     def test_a_frozen_worker_fails_its_job_when_its_lease_lapses(self):
         self.start_coordinator("--failure-detection", "1s")

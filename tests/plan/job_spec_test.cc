@@ -21,6 +21,7 @@ namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 v1::JobSpec ValidSpec() {
@@ -291,7 +292,8 @@ INSTANTIATE_TEST_SUITE_P(
         Violation{"UnknownPreset",
                   [](v1::JobSpec& s) { s.mutable_model()->set_preset("gpt2-124"); },
                   {"model.preset: there is no preset 'gpt2-124'; did you mean 'gpt2-124m'? Presets "
-                   "are gpt2-bytes, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, llama-15m, llama-160m, llama3-1b, llama3-8b, llama3-70b"}},
+                   "are gpt2-bytes, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, llama-15m, "
+                   "llama-160m, llama3-1b, llama3-8b, llama3-70b"}},
         Violation{"NoModel",
                   [](v1::JobSpec& s) { s.clear_model(); },
                   {"model.layers: must be given: a number from 1 to 1000",
@@ -478,6 +480,22 @@ TEST(ValidateJobSpec, ComplainsOnceOfABadName) {
     spec.mutable_checkpoint()->set_dir(std::string(6000, 'd'));
     EXPECT_EQ(Violations(spec).size(), 2u);
   }
+}
+
+// A world is a multiple of the shard group, so bounds between two multiples leave none.
+TEST(ValidateJobSpec, RefusesAShardGroupThatFitsNoWorld) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_HYBRID);
+  EXPECT_THAT(Violations(spec), ElementsAre(HasSubstr("parallel.shard_group: is missing")));
+  spec.mutable_parallel()->set_shard_group(4);
+  EXPECT_THAT(Violations(spec), IsEmpty());
+  spec.mutable_elastic()->set_min_workers(5);
+  spec.mutable_elastic()->set_max_workers(7);
+  EXPECT_THAT(Violations(spec), ElementsAre(HasSubstr("the nearest valid value is 8")));
+  spec.mutable_elastic()->set_max_workers(8);
+  EXPECT_THAT(Violations(spec), IsEmpty());
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_ZERO3);
+  EXPECT_THAT(Violations(spec), ElementsAre(HasSubstr("is for parallel.strategy: hybrid")));
 }
 
 // Every strategy that has no row is refused with a list of those that have one.

@@ -51,15 +51,21 @@ ShmCommunicator::~ShmCommunicator() {
 }
 
 void ShmCommunicator::Abort(absl::string_view reason) {
-  Fail(absl::AbortedError(reason), absl::StrCat("rank ", rank_, " aborted: ", reason), -1);
+  Fail(absl::AbortedError(reason), absl::StrCat("rank ", rank_, " aborted: ", reason), -1, -1);
 }
 
-void ShmCommunicator::Fail(const absl::Status& error, const std::string& goodbye, int lost_peer) {
+void ShmCommunicator::Fail(const absl::Status& error, const std::string& goodbye, int lost_peer,
+                           int by) {
   int none = -1;
   if (lost_peer >= 0) lost_peer_.compare_exchange_strong(none, lost_peer);
-  // First: once the queue has failed, Wait returns and the caller may write to its buffers.
-  own().control().failed.store(1);
-  if (!queue_.Fail(error)) return;
+  {
+    absl::MutexLock lock(&fail_mutex_);
+    if (queue_.failed()) return;
+    // First: once the queue has failed, Wait returns and the caller may write to its buffers.
+    own().control().failed.store(1);
+    ended_by_.store(by);
+    queue_.Fail(error);
+  }
   SendGoodbye({.code = error.code(), .lost_peer = lost_peer, .text = goodbye});
   WakeOwnThread();
 }
@@ -71,12 +77,13 @@ void ShmCommunicator::OnGoodbye(int peer, const LinkGoodbye& goodbye) {
     return;
   }
   const bool names_member = goodbye.lost_peer >= 0 && goodbye.lost_peer < size();
-  Fail(StatusOf(goodbye, peer), goodbye.text, names_member ? goodbye.lost_peer : -1);
+  const int lost = names_member ? goodbye.lost_peer : -1;
+  Fail(StatusOf(goodbye, peer), goodbye.text, lost, lost >= 0 ? lost : peer);
 }
 
 void ShmCommunicator::OnLost(int peer) {
   const std::string text = absl::StrCat("rank ", peer, ": its process went away");
-  Fail(absl::UnavailableError(text), text, peer);
+  Fail(absl::UnavailableError(text), text, peer, peer);
 }
 
 void ShmCommunicator::SendGoodbye(const LinkGoodbye& goodbye) {
@@ -108,7 +115,7 @@ WireCounts ShmCommunicator::counts() const {
 Ticket ShmCommunicator::EnqueueOp(OpDescriptor op, std::string record, Body body) {
   return queue_.Enqueue([this, op, record = std::move(record), body = std::move(body)] {
     absl::Status status = RunOp(op, record, body);
-    if (!status.ok()) Fail(status, std::string(status.message()), -1);
+    if (!status.ok()) Fail(status, std::string(status.message()), -1, -1);
     return status;
   });
 }

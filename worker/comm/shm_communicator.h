@@ -50,6 +50,7 @@ class ShmCommunicator final : public Communicator {
   absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
   int lost_peer() const override { return lost_peer_.load(); }
+  int ended_by() const override { return ended_by_.load(); }
 
  private:
   using Body = std::function<absl::Status(const OpDescriptor& op)>;
@@ -121,7 +122,9 @@ class ShmCommunicator final : public Communicator {
   absl::Status CopyReducedPieces(const OpDescriptor& op, int peer, std::byte* data, int64_t& next);
 
   // Ends the communicator, here and, by Goodbye, everywhere; the first error wins.
-  void Fail(const absl::Status& error, const std::string& goodbye, int lost_peer);
+  // `by`: the peer that it came from, or -1.
+  void Fail(const absl::Status& error, const std::string& goodbye, int lost_peer, int by)
+      ABSL_LOCKS_EXCLUDED(fail_mutex_);
   void OnGoodbye(int peer, const LinkGoodbye& goodbye);
   void OnLost(int peer);
   void SendGoodbye(const LinkGoodbye& goodbye);
@@ -131,6 +134,8 @@ class ShmCommunicator final : public Communicator {
   const std::vector<Member> members_;
   const absl::Duration operation_timeout_;
   std::atomic<int> lost_peer_{-1};
+  std::atomic<int> ended_by_{-1};
+  absl::Mutex fail_mutex_;  // held to find out whose error is the first
   // By rank: the member took its leave in order.
   std::vector<std::atomic<bool>> left_;
   uint64_t sequence_ = 0;  // of the queue's thread: operations begun

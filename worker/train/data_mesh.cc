@@ -68,11 +68,11 @@ void DataMesh::Abort(absl::string_view reason) {
   if (replicas_ != nullptr) replicas_->Abort(reason);
 }
 
-int DataMesh::lost_peer() const {
-  const int sharer = sharers_->lost_peer();
-  if (sharer >= 0) return sharer + rank() / sharers_->size() * sharers_->size();
-  if (replicas_ == nullptr || replicas_->lost_peer() < 0) return -1;
-  return replicas_->lost_peer() * sharers_->size() + sharers_->rank();
+int DataMesh::ended_by() const {
+  const int sharer = sharers_->ended_by();
+  if (sharer >= 0) return rank() / sharers_->size() * sharers_->size() + sharer;
+  if (replicas_ == nullptr || replicas_->ended_by() < 0) return -1;
+  return replicas_->ended_by() * sharers_->size() + sharers_->rank();
 }
 
 WireCounts DataMesh::counts() const {

@@ -32,8 +32,10 @@ class DataMesh {
   absl::Status status() const;
   // Ends every operation on every axis.
   void Abort(absl::string_view reason);
-  // The rank in the group whose process is known to have gone away; -1 when none.
-  int lost_peer() const;
+  // The rank in the group from which the first error on an axis came; -1 when there is none or it
+  // is this rank's own. Where axes failed one after another, the one that was told first on this
+  // rank's.
+  int ended_by() const;
   // Over all axes.
   WireCounts counts() const;
   int64_t control_bytes() const;

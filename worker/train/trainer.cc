@@ -161,8 +161,11 @@ class RankTrainer final : public Trainer {
     }
     DataMesh mesh(std::move(sharers), std::move(replicas));
     absl::Status status = RunFormed(groups, plan, mesh, std::move(data), observer, result);
-    const int lost = mesh.lost_peer();
-    if (!status.ok() && lost >= 0) result.lost_peer = groups.data.ranks[static_cast<size_t>(lost)];
+    // Who only passes on what came from another must not be blamed.
+    const int cause = mesh.ended_by();
+    if (!status.ok() && cause >= 0) {
+      result.lost_peer = groups.data.ranks[static_cast<size_t>(cause)];
+    }
     // Peers of a rank that fails must not wait for it.
     if (!status.ok()) mesh.Abort(status.message());
     absl::MutexLock lock(&mutex_);

@@ -31,7 +31,7 @@ struct TrainResult {
   int64_t step = 0;
   // What was under way: "step 12, h.3, reduce_scatter".
   std::string operation;
-  // The rank that went away, when that is why; -1 else.
+  // The rank that went away, failed or aborted, when that is why; -1 else.
   int lost_peer = -1;
   // On rank 0 of a finished job.
   std::string weights_path;

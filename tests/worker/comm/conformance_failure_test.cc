@@ -53,6 +53,7 @@ TEST_P(ConformanceFailure, AbortEndsEveryRanksWaitWithinHalfASecond) {
     EXPECT_EQ(comm.Wait(second), status);
     EXPECT_EQ(comm.Wait(comm.Barrier()), status);
     EXPECT_EQ(comm.lost_peer(), -1);
+    EXPECT_EQ(comm.ended_by(), rank == 3 ? -1 : 3);
   });
 }
 
