@@ -97,8 +97,9 @@ class Communicator {
   virtual WireCounts counts() const = 0;
   // Rank whose process is known to have gone away; -1 when none.
   virtual int lost_peer() const = 0;
-  // The other rank that the first error came from: because it went away, failed or aborted. -1 when
-  // there is no error or it is this rank's own. Known when a Wait has failed.
+  // The other rank that the first error came from: because it went away, failed, aborted or passed
+  // on what it had heard. -1 when there is no error or it is this rank's own. Known when a Wait has
+  // failed.
   virtual int ended_by() const = 0;
 };
 

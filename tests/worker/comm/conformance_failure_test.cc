@@ -53,7 +53,9 @@ TEST_P(ConformanceFailure, AbortEndsEveryRanksWaitWithinHalfASecond) {
     EXPECT_EQ(comm.Wait(second), status);
     EXPECT_EQ(comm.Wait(comm.Barrier()), status);
     EXPECT_EQ(comm.lost_peer(), -1);
-    EXPECT_EQ(comm.ended_by(), rank == 3 ? -1 : 3);
+    // The others may hear of it from each other.
+    EXPECT_EQ(comm.ended_by() >= 0, rank != 3);
+    EXPECT_NE(comm.ended_by(), rank);
   });
 }
 
