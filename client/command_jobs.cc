@@ -5,27 +5,12 @@
 #include "client/complain.h"
 #include "client/job_client.h"
 #include "client/job_file.h"
+#include "client/print.h"
 #include "client/render_json.h"
 #include "client/render_text.h"
 
 namespace sherd {
 namespace {
-
-// Prints a value in the format that was asked for.
-void Print(OutputFormat format, const Json& json, const std::string& text) {
-  switch (format) {
-    case OutputFormat::kTable:
-      std::cout << text;
-      break;
-    case OutputFormat::kJson:
-      std::cout << ToLine(json) << "\n";
-      break;
-    case OutputFormat::kYaml:
-      std::cout << ToYaml(json);
-      break;
-  }
-  std::cout << std::flush;
-}
 
 // Calls the coordinator and shows what it answered.
 template <typename Call, typename Show>

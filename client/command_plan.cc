@@ -8,6 +8,7 @@
 #include "client/commands.h"
 #include "client/complain.h"
 #include "client/job_file.h"
+#include "client/print.h"
 #include "client/render_plan.h"
 #include "client/run_plan.h"
 #include "common/status_macros.h"
@@ -44,21 +45,13 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
   for (const std::string& warning : file.warnings) std::cerr << warning << "\n";
   PlannedJob job;
   job.spec = NormalizeJobSpec(file.spec);
-  const int64_t most = job.spec.elastic().max_workers();
-  if (most > 0 && workers > most) {
-    std::cerr << "elastic.max_workers is " << most << ": of " << workers << " workers "
-              << workers - most << " would stay idle" << std::endl;
-    workers = most;
-  }
-  job.without_groups = static_cast<int>(workers);
-  const int64_t shard_group = std::max<int64_t>(1, job.spec.parallel().shard_group());
-  if (workers % shard_group != 0) {
-    std::cerr << "parallel.shard_group is " << shard_group << ": of " << workers << " workers "
-              << workers % shard_group << " would stay idle" << std::endl;
-    workers -= workers % shard_group;
-  }
-  job.workers = static_cast<int>(workers);
-  SHERD_RETURN_IF_ERROR(CheckLength(job.spec, workers));
+  std::vector<std::string> idle;
+  job.workers = static_cast<int>(WorldOf(job.spec, workers, idle));
+  for (const std::string& sentence : idle) std::cerr << sentence << "\n";
+  v1::JobSpec without_groups = job.spec;
+  without_groups.mutable_parallel()->set_shard_group(0);
+  job.without_groups = static_cast<int>(WorldOf(without_groups, workers, idle));
+  SHERD_RETURN_IF_ERROR(CheckLength(job.spec, job.workers));
   return job;
 }
 
@@ -79,21 +72,6 @@ std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& requ
         ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads));
   }
   return reports;
-}
-
-void Print(OutputFormat format, const Json& json, const std::string& text) {
-  switch (format) {
-    case OutputFormat::kTable:
-      std::cout << text;
-      break;
-    case OutputFormat::kJson:
-      std::cout << ToLine(json) << "\n";
-      break;
-    case OutputFormat::kYaml:
-      std::cout << ToYaml(json);
-      break;
-  }
-  std::cout << std::flush;
 }
 
 // A plan that does not fit is an answer, but no success: neither is one of bad usage.

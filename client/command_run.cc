@@ -4,6 +4,7 @@
 #include <iostream>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
@@ -48,7 +49,9 @@ ExitCode RunCommand(const RunOptions& options, StandardOutput& output) {
   if (absl::Status enough = CheckWorkerCount(options.workers, file->spec); !enough.ok()) {
     return Complain(enough);
   }
-  for (const std::string& warning : file->warnings) std::cerr << warning << "\n";
+  std::vector<std::string> chatter = file->warnings;
+  WorldOf(NormalizeJobSpec(file->spec), options.workers, chatter);
+  for (const std::string& sentence : chatter) std::cerr << sentence << "\n";
   std::error_code error;
   const std::string working_directory = std::filesystem::current_path(error).string();
   const RunPlan plan = PlanRun(options, *file, working_directory);

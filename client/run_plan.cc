@@ -77,4 +77,19 @@ absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+int64_t WorldOf(const v1::JobSpec& spec, int64_t workers, std::vector<std::string>& idle) {
+  const auto keep = [&](const char* key, int64_t value, int64_t kept) {
+    if (kept < workers) {
+      idle.push_back(absl::StrCat(key, " is ", value, ": of ", workers, " workers ", workers - kept,
+                                  kept + 1 == workers ? " stays" : " stay", " idle"));
+    }
+    workers = std::min(workers, kept);
+  };
+  const int64_t most = spec.elastic().max_workers();
+  if (most > 0) keep("elastic.max_workers", most, most);
+  const int64_t group = std::max<int64_t>(1, spec.parallel().shard_group());
+  keep("parallel.shard_group", group, workers / group * group);
+  return workers;
+}
+
 }  // namespace sherd

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "client/commands.h"
 #include "client/job_file.h"
@@ -27,6 +28,10 @@ RunPlan PlanRun(const RunOptions& options, const JobFile& file,
 // directory.
 absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
                         const std::string& working_directory);
+
+// How many of `workers` would train a normalised job; adds to `idle` a sentence on those that would
+// not.
+int64_t WorldOf(const v1::JobSpec& spec, int64_t workers, std::vector<std::string>& idle);
 
 // Whether so many workers suffice for the job, and no more than a host can bear.
 absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec);

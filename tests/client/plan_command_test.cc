@@ -4,6 +4,7 @@
 #include "client/plan_request.h"
 #include "client/quantities.h"
 #include "client/render_plan.h"
+#include "client/run_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/jobs.h"
@@ -58,6 +59,20 @@ std::vector<PlanReport> TheoryReports(const PlanRequest& request) {
     reports.push_back(ReportOnTheory(question, request.limits, request.known_bandwidth));
   }
   return reports;
+}
+
+// The world that plan shows and run trains is the one that a coordinator would form.
+TEST(WorldOf, SaysWhoStaysIdle) {
+  v1::JobSpec spec = testing::MakeJob("hybrid 2", v1::DATA_TYPE_BF16, 4);
+  std::vector<std::string> idle;
+  EXPECT_EQ(WorldOf(spec, 4, idle), 4);
+  EXPECT_TRUE(idle.empty());
+  EXPECT_EQ(WorldOf(spec, 3, idle), 2);
+  spec.mutable_elastic()->set_max_workers(5);
+  EXPECT_EQ(WorldOf(spec, 9, idle), 4);
+  EXPECT_THAT(idle, ::testing::ElementsAre("parallel.shard_group is 2: of 3 workers 1 stays idle",
+                                           "elastic.max_workers is 5: of 9 workers 4 stay idle",
+                                           "parallel.shard_group is 2: of 5 workers 1 stays idle"));
 }
 
 TEST(PlanFlags, ThreadsAreOfAJobsWorkers) {

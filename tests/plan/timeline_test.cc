@@ -119,6 +119,7 @@ TEST(Timeline, TheStepEndsWhenTheGathersAfterTheUpdateHaveEnded) {
   EXPECT_EQ(times.exposed, 5 + 8);
 }
 
+// F56
 TEST(ModelFlops, AreSixAParameterAndTokenAndCausalAttention) {
   const v1::JobSpec spec = MakeJob("ddp", v1::DATA_TYPE_BF16, 1);
   const RankPlan plan = BuildRankPlan(spec, 0, 1);

@@ -95,8 +95,6 @@ class Communicator {
   // OK until the first error, then that. From any thread.
   virtual absl::Status status() const = 0;
   virtual WireCounts counts() const = 0;
-  // Rank whose process is known to have gone away; -1 when none.
-  virtual int lost_peer() const = 0;
   // The other rank that the first error came from: because it went away, failed, aborted or passed
   // on what it had heard. -1 when there is no error or it is this rank's own. Known when a Wait has
   // failed.

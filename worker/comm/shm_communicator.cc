@@ -56,8 +56,6 @@ void ShmCommunicator::Abort(absl::string_view reason) {
 
 void ShmCommunicator::Fail(const absl::Status& error, const std::string& goodbye, int lost_peer,
                            int by) {
-  int none = -1;
-  if (lost_peer >= 0) lost_peer_.compare_exchange_strong(none, lost_peer);
   {
     absl::MutexLock lock(&fail_mutex_);
     if (queue_.failed()) return;

@@ -49,7 +49,6 @@ class ShmCommunicator final : public Communicator {
   void Abort(absl::string_view reason) override;
   absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
-  int lost_peer() const override { return lost_peer_.load(); }
   int ended_by() const override { return ended_by_.load(); }
 
  private:
@@ -133,7 +132,6 @@ class ShmCommunicator final : public Communicator {
   const int rank_;
   const std::vector<Member> members_;
   const absl::Duration operation_timeout_;
-  std::atomic<int> lost_peer_{-1};
   std::atomic<int> ended_by_{-1};
   absl::Mutex fail_mutex_;  // held to find out whose error is the first
   // By rank: the member took its leave in order.

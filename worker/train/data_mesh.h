@@ -32,9 +32,8 @@ class DataMesh {
   absl::Status status() const;
   // Ends every operation on every axis.
   void Abort(absl::string_view reason);
-  // The rank in the group from which the first error on an axis came; -1 when there is none or it
-  // is this rank's own. Where axes failed one after another, the one that was told first on this
-  // rank's.
+  // The rank in the group from which an axis's first error came (Communicator::ended_by), asking
+  // those that share shards first; -1 when no error came from another.
   int ended_by() const;
   // Over all axes.
   WireCounts counts() const;

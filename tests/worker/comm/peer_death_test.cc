@@ -25,7 +25,7 @@ struct Address {
 struct Report {
   enum class Kind { kAtWork, kEnded } kind = Kind::kAtWork;
   int code = 0;
-  int lost_peer = -1;
+  int ended_by = -1;
   std::array<char, 512> message = {};
 };
 
@@ -63,7 +63,7 @@ using Work = absl::Status (*)(Communicator& comm);
   const absl::Status status = work(**comm);
   Report ended{.kind = Report::Kind::kEnded,
                .code = static_cast<int>(status.code()),
-               .lost_peer = (*comm)->lost_peer()};
+               .ended_by = (*comm)->ended_by()};
   std::strncpy(ended.message.data(), std::string(status.message()).c_str(),
                ended.message.size() - 1);
   Send(socket, ended);
@@ -139,7 +139,7 @@ void ExpectDeathIsSeen(Processes& processes, int size, int victim) {
     EXPECT_LT(absl::Now() - killed, absl::Milliseconds(500));
     EXPECT_EQ(report.code, static_cast<int>(absl::StatusCode::kUnavailable))
         << report.message.data();
-    EXPECT_EQ(report.lost_peer, victim);
+    EXPECT_EQ(report.ended_by, victim);
     EXPECT_STREQ(report.message.data(),
                  ("rank " + std::to_string(victim) + ": its process went away").c_str());
   }

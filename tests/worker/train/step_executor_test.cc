@@ -115,7 +115,6 @@ class LateCommunicator final : public Communicator {
   void Abort(absl::string_view) override {}
   absl::Status status() const override { return absl::OkStatus(); }
   WireCounts counts() const override { return {}; }
-  int lost_peer() const override { return -1; }
   int ended_by() const override { return -1; }
 
   // F8: what the caller may not do while operations are under way.
