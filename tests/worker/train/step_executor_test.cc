@@ -179,12 +179,15 @@ struct Observed {
   std::set<const void*> block_params;
   std::set<const void*> block_grads;
   std::vector<double> norms;
+  // AdamW's, of the first block's first element after the first step.
+  double first_moment = 0;
 };
 
 // Touches what a model touches, and checks that it may.
 class TouchingModel final : public Model {
  public:
-  TouchingModel(const RankPlan& plan, const LateCommunicator& comm) : plan_(plan), comm_(comm) {}
+  TouchingModel(const RankPlan& plan, const LateCommunicator& comm, float gradient_scale)
+      : plan_(plan), comm_(comm), gradient_scale_(gradient_scale) {}
 
   void Forward(int unit, absl::Span<const UnitParams> params, const MicroBatch&) override {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
@@ -236,11 +239,12 @@ class TouchingModel final : public Model {
     if (IsBlock(unit)) observed_.block_grads.insert(begin);
     // Small whole numbers, whose sums are exact in any order; different from call to call.
     std::fill_n(reinterpret_cast<float*>(begin), Elements(unit),
-                static_cast<float>(++calls_ % 8 + 1));
+                gradient_scale_ * static_cast<float>(++calls_ % 8 + 1));
   }
 
   const RankPlan& plan_;
   const LateCommunicator& comm_;
+  const float gradient_scale_;
   Observed observed_;
   int calls_ = 0;
 };
@@ -254,47 +258,68 @@ class NoText final : public BatchSource {
   absl::Status ReadEval(int64_t, int32_t*, int32_t*) override { return absl::OkStatus(); }
 };
 
-Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
+RankMesh::Axis LateAxis(int place, int size, int64_t arena_bytes) {
+  RankMesh::Axis axis;
+  axis.comm = std::make_unique<LateCommunicator>(place, size, arena_bytes);
+  axis.ranks.resize(static_cast<size_t>(size));
+  std::iota(axis.ranks.begin(), axis.ranks.end(), 0);
+  return axis;
+}
+
+void ExpectNothingPending(const Communicator* comm, int64_t step) {
+  if (comm == nullptr) return;
+  for (int op = 0; op < kCollectives; ++op) {
+    EXPECT_EQ(static_cast<const LateCommunicator*>(comm)->Pending(static_cast<Collective>(op)), 0)
+        << "after step " << step;
+  }
+}
+
+Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, float gradient_scale = 1) {
   const RankPlan plan = BuildRankPlan(spec, rank, degree);
-  auto sharers = std::make_unique<LateCommunicator>(rank, degree, ArenaBytes(plan));
-  LateCommunicator& comm = *sharers;
+  const int sharers = plan.layout.degree;
   RankMesh::Axes axes;
-  axes.sharers.comm = std::move(sharers);
-  for (int each = 0; each < degree; ++each) axes.sharers.ranks.push_back(each);
+  axes.sharers = LateAxis(rank % sharers, sharers, ArenaBytes(plan));
+  if (plan.AddsReplicas()) {
+    axes.replicas = LateAxis(rank / sharers, degree / sharers, ReplicaArenaBytes(plan));
+  }
+  RankArenas arenas{.sharers = axes.sharers.comm->arena()};
+  if (plan.AddsReplicas()) arenas.replicas = axes.replicas.comm->arena();
   RankMesh mesh(std::move(axes));
   MemoryMeter meter;
-  RankMemory memory(plan, {.sharers = comm.arena()}, meter);
+  RankMemory memory(plan, arenas, meter);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
-  TouchingModel model(plan, comm);
+  TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), gradient_scale);
   NoText text;
   StepExecutor executor(plan, spec, *ops, model, mesh, memory, text, meter);
   std::vector<double> norms;
+  double first_moment = 0;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
     EXPECT_TRUE(figures.ok()) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
-    for (int op = 0; op < kCollectives; ++op) {
-      EXPECT_EQ(comm.Pending(static_cast<Collective>(op)), 0) << "after step " << step;
-    }
+    if (step == 1) first_moment = memory.unit(1).m[0];
+    ExpectNothingPending(&mesh.sharers(), step);
+    ExpectNothingPending(mesh.replicas(), step);
   }
   Observed observed = model.observed();
   observed.norms = std::move(norms);
+  observed.first_moment = first_moment;
   return observed;
 }
 
 // F8: with every strategy, schedule and bucket size, on the first and the last rank.
 TEST(StepExecutor, TouchesNoBufferThatACollectiveStillUses) {
-  for (const absl::string_view strategy : testing::kStrategies) {
+  for (const absl::string_view strategy : testing::StrategiesOf(4)) {
     for (const int64_t rounds : {1, 3}) {
       for (const int64_t prefetch : {0, 1, 2, 5}) {
         for (const bool tied : {true, false}) {
-          v1::JobSpec spec = testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 3 * rounds,
+          v1::JobSpec spec = testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 4 * rounds,
                                               {.layers = 5, .hidden = 16});
           spec.mutable_parallel()->set_prefetch(prefetch);
           spec.mutable_parallel()->set_bucket_mb(rounds == 1 ? 0 : 25);
           spec.mutable_model()->set_tie_embeddings(tied);
           SCOPED_TRACE(absl::StrCat(strategy, " rounds ", rounds, " prefetch ", prefetch));
-          for (const int rank : {0, 2}) TwoSteps(spec, rank, 3);
+          for (const int rank : {0, 3}) TwoSteps(spec, rank, 4);
         }
       }
     }
@@ -322,6 +347,42 @@ TEST(StepExecutor, CountsWhatWasReduced) {
                         0, 1)
               .inventory.elements;
       EXPECT_GE(norms[0], 4.0 * std::sqrt(static_cast<double>(elements)) * 0.9);
+    }
+  }
+}
+
+// F1, F8: what is updated is the sum over all ranks and rounds; under hybrid sharding shards are
+// summed over the replicas only once all of their own replica's gradients are in them.
+TEST(StepExecutor, UpdatesWithTheSumOfAllGradients) {
+  for (const int64_t rounds : {1, 4}) {
+    std::vector<double> moments;
+    for (const absl::string_view strategy : testing::StrategiesOf(4)) {
+      v1::JobSpec spec =
+          testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 4 * rounds, {.layers = 5, .hidden = 16});
+      spec.mutable_train()->set_grad_clip(0);
+      moments.push_back(TwoSteps(spec, 0, 4).first_moment);
+      EXPECT_EQ(moments.back(), moments.front()) << strategy << " rounds " << rounds;
+    }
+    EXPECT_GT(moments.front(), 0);
+  }
+}
+
+// Section 4: min(1, clip / (norm + 1e-6)), also where the norm is so small that the addend tells.
+TEST(StepExecutor, ClipsByTheCoefficientOfTheNorm) {
+  const auto step = [](float gradient_scale, double clip) {
+    v1::JobSpec spec =
+        testing::MakeJob("zero2", v1::DATA_TYPE_FP32, 2, {.layers = 5, .hidden = 16});
+    spec.mutable_train()->set_grad_clip(clip);
+    return TwoSteps(spec, 0, 2, gradient_scale);
+  };
+  for (const float gradient_scale : {1.0f, 1e-9f}) {
+    const Observed unclipped = step(gradient_scale, 0);
+    const double norm = unclipped.norms[0];
+    for (const double part : {0.2, 0.9, 1.5, 30.0}) {
+      const double coefficient = std::min(1.0, part * norm / (norm + 1e-6));
+      EXPECT_NEAR(step(gradient_scale, part * norm).first_moment / unclipped.first_moment,
+                  coefficient, 1e-6 * coefficient)
+          << "a clip of " << part << " norms of " << norm;
     }
   }
 }

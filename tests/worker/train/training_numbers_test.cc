@@ -1,0 +1,235 @@
+// Whole trainings against the same arithmetic written out in double precision. Equal bits over
+// strategies say nothing about what all of them have alike.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/jobs.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/worker/model/model_harness.h"
+#include "tests/worker/train/local_world.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/model/init.h"
+#include "worker/train/rank_job.h"
+
+namespace sherd {
+namespace {
+
+using testing::LocalWorld;
+using testing::RankRecord;
+
+constexpr int64_t kSteps = 4;
+constexpr int64_t kWarmup = 3;
+constexpr double kPeak = 3e-3;
+constexpr double kMinimum = 1e-3;
+constexpr double kClip = 0.5;
+constexpr double kDecay = 0.5;
+constexpr double kBeta1 = 0.9;
+constexpr double kBeta2 = 0.95;
+// Large, so that what has no gradient but rounding stays where it is.
+constexpr double kEps = 1e-2;
+
+double RateOf(int64_t step) {
+  if (step <= kWarmup) return kPeak * static_cast<double>(step) / kWarmup;
+  const double progress = static_cast<double>(step - kWarmup) / (kSteps - kWarmup);
+  return kMinimum + (kPeak - kMinimum) * (0.5 + 0.5 * std::cos(std::acos(-1.0) * progress));
+}
+
+// One process, one micro-batch after another.
+class NaiveTraining {
+ public:
+  explicit NaiveTraining(const v1::JobSpec& spec)
+      : micro_batches_(spec.train().global_batch()),
+        tokens_(spec.train().seq_len()),
+        data_(JobData::Open(spec, "")),
+        model_(ShapeOf(spec.model()), 1, tokens_) {
+    EXPECT_TRUE(data_.ok()) << data_.status();
+    for (const Unit& unit : model_.inventory().units) {
+      for (const Parameter& parameter : unit.parameters) {
+        std::vector<float> start(static_cast<size_t>(parameter.elements));
+        InitializeRange(parameter, spec.train().seed(), 0, parameter.elements, start.data());
+        State state;
+        state.decays = parameter.shape.size() > 1;
+        state.weight.assign(start.begin(), start.end());
+        state.m.resize(start.size());
+        state.v.resize(start.size());
+        states_[parameter.name] = state;
+      }
+    }
+  }
+
+  struct Figures {
+    double loss = 0;
+    double norm = 0;
+  };
+  Figures Step(int64_t step) {
+    Store();
+    const double all_tokens = static_cast<double>(micro_batches_ * tokens_);
+    Figures figures;
+    for (auto& [name, state] : states_) state.gradient.assign(state.weight.size(), 0);
+    for (int64_t g = 0; g < micro_batches_; ++g) {
+      EXPECT_TRUE(data_->ReadTrain(step, g, inputs_.data(), targets_.data()).ok());
+      figures.loss += model_.Step(view(), static_cast<float>(1 / all_tokens)) / all_tokens;
+      for (auto& [name, state] : states_) {
+        const float* const gradient = model_.grad(name);
+        for (size_t i = 0; i < state.gradient.size(); ++i) state.gradient[i] += gradient[i];
+      }
+    }
+    for (const auto& [name, state] : states_) {
+      for (const double gradient : state.gradient) figures.norm += gradient * gradient;
+    }
+    figures.norm = std::sqrt(figures.norm);
+    Update(step, std::min(1.0, kClip / (figures.norm + 1e-6)));
+    return figures;
+  }
+
+  // Nats a predicted token of the held-out text.
+  double Evaluate() {
+    Store();
+    double loss = 0;
+    int64_t predicted = 0;
+    for (int64_t index = 0; index < data_->eval_micro_batches(); ++index) {
+      EXPECT_TRUE(data_->ReadEval(index, inputs_.data(), targets_.data()).ok());
+      loss += model_.Loss(view());
+      for (const int32_t target : targets_) predicted += target >= 0 ? 1 : 0;
+    }
+    return loss / static_cast<double>(predicted);
+  }
+
+  const std::vector<double>& weight(const std::string& name) const {
+    return states_.at(name).weight;
+  }
+
+ private:
+  struct State {
+    bool decays = false;
+    std::vector<double> weight, m, v, gradient;
+  };
+
+  MicroBatch view() const { return {1, tokens_, inputs_.data(), targets_.data()}; }
+  void Store() {
+    for (const auto& [name, state] : states_) {
+      std::copy(state.weight.begin(), state.weight.end(), model_.param(name));
+    }
+  }
+  void Update(int64_t step, double coefficient) {
+    const double rate = RateOf(step);
+    for (auto& [name, state] : states_) {
+      for (size_t i = 0; i < state.weight.size(); ++i) {
+        const double gradient = state.gradient[i] * coefficient;
+        state.m[i] = kBeta1 * state.m[i] + (1 - kBeta1) * gradient;
+        state.v[i] = kBeta2 * state.v[i] + (1 - kBeta2) * gradient * gradient;
+        const double m = state.m[i] / (1 - std::pow(kBeta1, step));
+        const double v = state.v[i] / (1 - std::pow(kBeta2, step));
+        if (state.decays) state.weight[i] -= rate * kDecay * state.weight[i];
+        state.weight[i] -= rate * m / (std::sqrt(v) + kEps);
+      }
+    }
+  }
+
+  const int64_t micro_batches_;
+  const int64_t tokens_;
+  absl::StatusOr<JobData> data_;
+  ModelHarness model_;
+  std::vector<int32_t> inputs_ = std::vector<int32_t>(static_cast<size_t>(tokens_));
+  std::vector<int32_t> targets_ = std::vector<int32_t>(static_cast<size_t>(tokens_));
+  std::map<std::string, State> states_;
+};
+
+struct Job {
+  const char* name;
+  const char* strategy;
+  int world;
+  int64_t micro_batches;
+  bool tied;
+  bool llama;
+};
+
+v1::JobSpec SpecOf(const Job& job, const std::string& text, const std::string& held_out) {
+  v1::JobSpec spec =
+      testing::TinyJob(text, job.strategy, v1::DATA_TYPE_FP32, job.micro_batches, kSteps);
+  if (job.llama) testing::MakeLlama(spec);
+  spec.mutable_model()->set_tie_embeddings(job.tied);
+  spec.mutable_data()->add_eval(held_out);
+  v1::TrainSpec& train = *spec.mutable_train();
+  train.set_eval_every(2);
+  train.set_grad_clip(kClip);
+  train.mutable_schedule()->set_kind(v1::SCHEDULE_KIND_COSINE);
+  train.mutable_schedule()->set_warmup(kWarmup);
+  train.mutable_schedule()->set_min_lr(kMinimum);
+  v1::OptimizerSpec& optimizer = *train.mutable_optimizer();
+  optimizer.set_lr(kPeak);
+  optimizer.set_beta1(kBeta1);
+  optimizer.set_beta2(kBeta2);
+  optimizer.set_eps(kEps);
+  optimizer.set_weight_decay(kDecay);
+  return spec;
+}
+
+// Of three or four steps in single precision; a weight moves by 3e-3 in each.
+constexpr double kWeightTolerance = 2e-6;
+constexpr double kRelativeTolerance = 2e-5;
+
+void ExpectWeights(const std::string& path, const NaiveTraining& naive) {
+  const absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  std::map<std::string, std::vector<float>> stored;
+  ASSERT_TRUE(LoadTensors(path, *manifest, [&](const StoredTensor& tensor) {
+                stored[tensor.name].resize(static_cast<size_t>(tensor.elements));
+                return stored[tensor.name].data();
+              }).ok());
+  for (const auto& [name, values] : stored) {
+    const std::vector<double>& expected = naive.weight(name);
+    ASSERT_EQ(values.size(), expected.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], expected[i], kWeightTolerance) << name << " " << i;
+    }
+  }
+}
+
+class TrainingNumbers : public ::testing::TestWithParam<Job> {};
+
+INSTANTIATE_TEST_SUITE_P(, TrainingNumbers,
+                         ::testing::Values(Job{"DdpAlone", "ddp", 1, 3, true, false},
+                                           Job{"DdpInRounds", "ddp", 2, 4, false, false},
+                                           Job{"Zero1", "zero1", 3, 3, true, true},
+                                           Job{"Zero2InUnevenRounds", "zero2", 2, 5, true, false},
+                                           Job{"Zero3InUnevenRounds", "zero3", 3, 4, false, true},
+                                           Job{"Hybrid", "hybrid 2", 4, 4, true, false}),
+                         [](const auto& job) { return std::string(job.param.name); });
+
+// F1, F2, F5, F6, F7, F13: loss, gradient norm, clipping, schedule, AdamW, and the held-out loss
+// over all predicted tokens alike, though the last micro-batch of the text has only three.
+TEST_P(TrainingNumbers, AreThoseOfTheArithmeticWrittenOut) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 8));
+  const std::string held_out = scratch.Write("eval.txt", testing::MakeText(5 * 16 + 4, 9));
+  const v1::JobSpec spec = SpecOf(GetParam(), text, held_out);
+  const std::vector<RankRecord> ranks = LocalWorld(spec, GetParam().world).Run();
+  const RankRecord& first = ranks.front();
+  ASSERT_TRUE(first.result.status.ok()) << first.result.status;
+  ASSERT_EQ(first.steps.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(first.evals.size(), 2u);
+
+  NaiveTraining naive(spec);
+  for (const v1::StepReport& step : first.steps) {
+    const NaiveTraining::Figures expected = naive.Step(step.step());
+    EXPECT_NEAR(step.loss(), expected.loss, kRelativeTolerance * expected.loss) << step.step();
+    EXPECT_NEAR(step.grad_norm(), expected.norm, kRelativeTolerance * expected.norm) << step.step();
+    EXPECT_GT(expected.norm, kClip);
+    EXPECT_NEAR(step.lr(), RateOf(step.step()), 1e-12);
+    if (step.step() % 2 != 0) continue;
+    const v1::EvalReport& eval = first.evals[static_cast<size_t>(step.step() / 2 - 1)];
+    const double held_out_loss = naive.Evaluate();
+    EXPECT_NEAR(eval.loss(), held_out_loss, kRelativeTolerance * held_out_loss);
+    EXPECT_EQ(eval.tokens(), 5 * 16 + 3);
+  }
+  ExpectWeights(first.result.weights_path, naive);
+}
+
+}  // namespace
+}  // namespace sherd
