@@ -39,14 +39,21 @@ def write_if_changed(path: pathlib.Path, content: bytes, mode: int) -> None:
     path.chmod(mode)
 
 
+def source_names() -> set[str]:
+    """What CMake builds from, relative to the root."""
+    top = ROOT / "CMakeLists.txt"
+    folders = ["cmake", *re.findall(r"add_subdirectory\((\w+)\)", top.read_text())]
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")
+             if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path.relative_to(ROOT)) for path in (top, ROOT / "CMakePresets.json", *files)}
+
+
 def copy_sources(faults: list[seeding.Fault]) -> None:
     """Leaves files as they are where nothing has changed, so that they need not be built again."""
     by_file = collections.defaultdict(list)
     for fault in faults:
         by_file[fault.file].append(fault)
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout
-    names = {name for name in listed.split("\0") if (ROOT / name).is_file()}
+    names = source_names()
     if unknown := set(by_file) - names:
         raise seeding.ListError(f"no such source: {', '.join(sorted(unknown))}")
     for name in names:
@@ -56,7 +63,7 @@ def copy_sources(faults: list[seeding.Fault]) -> None:
             content = seeding.seed(content.decode(), by_file[name]).encode()
         write_if_changed(COPY / name, content, source.stat().st_mode)
     for path in COPY.rglob("*"):
-        if path.is_file() and BUILD.parent not in path.parents and str(path.relative_to(COPY)) not in names:
+        if BUILD.parent not in path.parents and path.is_file() and str(path.relative_to(COPY)) not in names:
             path.unlink()
 
 
@@ -71,18 +78,13 @@ def build(faults: list[seeding.Fault]) -> None:
             sys.exit(f"{result.stdout[-8000:]}\ncheck_faults: {' '.join(command)} failed")
 
 
-def binary_path(name: str) -> pathlib.Path:
-    # Test binaries lie in one folder.
-    return BUILD / "bin" / name
-
-
 def run_test(test: list[str], number: int, scratch: str) -> tuple[int | None, str, float]:
     """Exit code (negative: signal; None: out of time), output and seconds. Ends at the first failed assertion."""
     binary, name = test
     environment = {**os.environ, "TEST_TMPDIR": scratch, "TMPDIR": scratch, "SHERD_FAULT": str(number)}
     start = time.monotonic()
     process = subprocess.Popen(
-        [binary_path(binary), f"--gtest_filter={name}", "--gtest_break_on_failure"], env=environment, cwd=scratch,
+        [BUILD / "bin" / binary, f"--gtest_filter={name}", "--gtest_break_on_failure"], env=environment, cwd=scratch,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
     try:

@@ -29,5 +29,7 @@ cmake --preset release >/dev/null
 cmake --build --preset release
 stage "thread-safety analysis"
 /usr/bin/python3 scripts/check_thread_safety.py build/release
+stage "seeded faults"
+/usr/bin/python3 scripts/check_faults.py
 stage "tests"
 ctest --test-dir build/release --output-on-failure --no-tests=error

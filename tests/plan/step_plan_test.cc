@@ -61,7 +61,28 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{"hybrid_two_by_two.txt", "hybrid 2", 8}));
 
 // Every forward and every backward finds its parameters gathered, nothing is gathered twice, and
-// all is freed at the end: for any prefetch.
+// all is freed at the end.
+void ExpectGatheredWhereRead(const StepPlan& step, const Inventory& inventory) {
+  std::map<int, bool> gathered;
+  const int head = static_cast<int>(inventory.units.size()) - 1;
+  for (const PlannedOp& op : step.ops) {
+    if (op.op == StepOp::kGather) {
+      EXPECT_FALSE(gathered[op.unit]);
+      gathered[op.unit] = true;
+    }
+    if (op.op == StepOp::kFree) {
+      EXPECT_TRUE(gathered[op.unit]);
+      gathered[op.unit] = false;
+    }
+    const bool reads = op.op == StepOp::kForward || (op.op == StepOp::kBackward && op.unit != 0);
+    if (!reads) continue;
+    EXPECT_TRUE(gathered[op.unit]) << op.unit;
+    EXPECT_TRUE(op.unit != head || !inventory.tied || gathered[0]);
+  }
+  for (const auto& [unit, held] : gathered) EXPECT_FALSE(held) << unit;
+}
+
+// F5: for any prefetch, and in evaluations too.
 TEST(StepPlan, GathersBeforeUseAndFreesAfterIt) {
   for (const int64_t prefetch : {0, 1, 2, 5, 100}) {
     for (const bool reshard : {true, false}) {
@@ -71,24 +92,8 @@ TEST(StepPlan, GathersBeforeUseAndFreesAfterIt) {
         spec.mutable_parallel()->set_prefetch(prefetch);
         spec.mutable_parallel()->set_reshard_after_forward(reshard);
         const RankPlan plan = BuildRankPlan(spec, 0, 3);
-        std::map<int, bool> gathered;
-        const int head = static_cast<int>(plan.inventory.units.size()) - 1;
-        for (const PlannedOp& op : plan.step.ops) {
-          if (op.op == StepOp::kGather) {
-            EXPECT_FALSE(gathered[op.unit]);
-            gathered[op.unit] = true;
-          }
-          if (op.op == StepOp::kFree) {
-            EXPECT_TRUE(gathered[op.unit]);
-            gathered[op.unit] = false;
-          }
-          const bool reads =
-              op.op == StepOp::kForward || (op.op == StepOp::kBackward && op.unit != 0);
-          if (!reads) continue;
-          EXPECT_TRUE(gathered[op.unit]) << op.unit;
-          EXPECT_TRUE(op.unit != head || !tied || gathered[0]);
-        }
-        for (const auto& [unit, held] : gathered) EXPECT_FALSE(held) << unit;
+        ExpectGatheredWhereRead(plan.step, plan.inventory);
+        ExpectGatheredWhereRead(BuildEvalPlanFor(plan, spec, 4), plan.inventory);
       }
     }
   }

@@ -42,7 +42,11 @@ std::map<std::string, std::vector<int>> CountHolders(const ModelShape& shape, in
           for (int64_t at = run.at; at < run.at + run.count; ++at) {
             const int64_t row = at / run.columns.size();
             const int64_t column = run.columns.begin + at % run.columns.size();
-            ++counts[static_cast<size_t>(row * columns + column)];
+            if (row < parameter.slice.tensor_rows()) {
+              ++counts[static_cast<size_t>(row * columns + column)];
+            } else {
+              ADD_FAILURE() << parameter.name << " has no row " << row;
+            }
           }
         }
       }

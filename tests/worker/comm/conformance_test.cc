@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "absl/synchronization/notification.h"
 #include "communicator_kinds.h"
 #include "reference_tree.h"
 
@@ -303,6 +304,29 @@ TEST_P(Conformance, EnqueuedOperationsRunInOrderWithoutWaiting) {
       for (const Ticket ticket : tickets) EXPECT_TRUE(comm.Wait(ticket).ok());
     });
   }
+}
+
+// F9: who starts a collective goes on computing, though the others have not come yet.
+TEST_P(Conformance, StartingACollectiveWaitsForNobody) {
+  absl::Notification started;
+  InGroup(3, 1 << 16, [&](Communicator& comm) {
+    if (comm.rank() > 0) {
+      ASSERT_TRUE(started.WaitForNotificationWithTimeout(absl::Seconds(5)));
+    }
+    MemoryMeter meter;
+    TreeAccumulator tree(meter, Pool::kGrads, 10, DType::kF32, 3);
+    Values gathered(3 * 40);
+    Values records(3 * 8);
+    comm.AllGather(comm.arena(), gathered.data(), 40);
+    comm.ReduceScatter(comm.arena(), 3, &tree);
+    comm.ReduceScatterInPlace(comm.arena(), {30}, DType::kF32, 3);
+    comm.AllReduce(comm.arena(), 30, DType::kF32, 3);
+    comm.Broadcast(comm.arena(), 40, 0);
+    comm.Exchange(gathered.data(), records.data(), 8);
+    const Ticket last = comm.Barrier();
+    if (comm.rank() == 0) started.Notify();
+    ASSERT_TRUE(comm.Wait(last).ok());
+  });
 }
 
 // F8: a buffer is free for its owner when Wait returns, however slow the others are.

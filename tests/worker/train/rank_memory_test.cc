@@ -92,6 +92,7 @@ void CountInto(LoneRank& rank, std::map<std::string, std::vector<int>>& counts) 
         for (const SliceRun& run : RunsOf(parameter, part.begin, part.end)) {
           for (int64_t at = run.at; at < run.at + run.count; ++at) {
             const int64_t row = at / run.columns.size();
+            ASSERT_LT(row, parameter.slice.tensor_rows()) << parameter.name;
             const int64_t column = run.columns.begin + at % run.columns.size();
             ++seen[static_cast<size_t>(row * columns + column)];
           }
