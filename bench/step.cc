@@ -15,6 +15,7 @@
 #include "plan/ledger.h"
 #include "plan/model_flops.h"
 #include "worker/model/model.h"
+#include "worker/train/data_mesh.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/step_executor.h"
@@ -82,13 +83,13 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   World world(repetitions, options.rank, options.world, ArenaBytes(plan));
   MemoryMeter meter;
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
-  RankMemory memory(plan, options.rank, world.comm().arena(), meter);
+  DataMesh mesh(world.TakeComm(), nullptr);
+  RankMemory memory(plan, options.rank, {mesh.sharers().arena()}, meter);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
                 KeptActivations::kEverything, *ops, meter);
   RandomBytes source(options.micro_batch * options.seq_len);
-  StepExecutor executor(plan, spec, options.rank, *ops, *model, world.comm(), memory, source,
-                        meter);
+  StepExecutor executor(plan, spec, options.rank, *ops, *model, mesh, memory, source, meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);
 
   const int64_t tokens = options.global_batch * options.seq_len;

@@ -156,8 +156,8 @@ int64_t ReplicaArenaBytes(const RankPlan& plan) {
 }
 
 ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
-  return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
-                        plan.param_bytes, plan.grad_bytes);
+  return PredictScratch(plan.shape, plan.inventory.part, spec.train().micro_batch(),
+                        spec.train().seq_len(), plan.param_bytes, plan.grad_bytes);
 }
 
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank, int threads) {
@@ -201,8 +201,9 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
                                 plan.param_bytes
                           : 0);
-  predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
-                                                spec.train().seq_len(), KeptBy(spec.parallel())));
+  predict("activations",
+          PredictActivationBytes(plan.shape, plan.inventory.part, spec.train().micro_batch(),
+                                 spec.train().seq_len(), KeptBy(spec.parallel())));
   predict("comm", (plan.AddsReplicas() ? 2 : 1) * kCommControlBytes);
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
