@@ -46,18 +46,15 @@ absl::StatusOr<std::string> Outcome(const absl::Status& status) {
 }
 
 // What the rank writes: the elements that it counts, so that every element is written once also
-// where replicas hold it.
+// where replicas and other members of its tensor-parallel group hold it.
 std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
   std::vector<TensorRange> ranges;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    for (const Parameter& parameter : plan.inventory.units[index].parameters) {
-      const int64_t begin = std::max(parameter.offset, unit.counted.begin);
-      const int64_t end = std::min(parameter.offset + parameter.elements, unit.counted.end);
-      if (begin >= end) continue;
-      ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
-                        end - parameter.offset, unit.master + (begin - unit.owned.begin)});
-    }
+    // Where replicas count it, nothing.
+    if (unit.counted.size() == 0) continue;
+    AppendRanges(plan.inventory.units[index], plan.inventory.part.place, unit.counted,
+                 unit.master + (unit.counted.begin - unit.owned.begin), ranges);
   }
   return ranges;
 }
