@@ -2,6 +2,36 @@
 
 namespace sherd {
 
+absl::string_view NameOf(WireOp op) {
+  switch (op) {
+    case WireOp::kAllGather:
+      return "all_gather";
+    case WireOp::kReduceScatter:
+      return "reduce_scatter";
+    case WireOp::kAllReduce:
+      return "all_reduce";
+    case WireOp::kExchange:
+      return "exchange";
+  }
+  return "";
+}
+
+absl::string_view NameOf(WireGroup group) {
+  switch (group) {
+    case WireGroup::kData:
+      return "data";
+    case WireGroup::kShard:
+      return "shard";
+    case WireGroup::kReplica:
+      return "replica";
+    case WireGroup::kTensor:
+      return "tensor";
+    case WireGroup::kKvCopy:
+      return "kv_copy";
+  }
+  return "";
+}
+
 Wire AllGatherWire(int64_t members, int64_t part_bytes) {
   return {(members - 1) * part_bytes, members - 1};
 }

@@ -2,7 +2,18 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
+
 namespace sherd {
+
+// The collectives that a step sends by, and the groups that they go round in.
+enum class WireOp { kAllGather, kReduceScatter, kAllReduce, kExchange };
+enum class WireGroup { kData, kShard, kReplica, kTensor, kKvCopy };
+inline constexpr int kWireGroups = 5;
+// "all_gather", "reduce_scatter", "all_reduce", "exchange".
+absl::string_view NameOf(WireOp op);
+// "data", "shard", "replica", "tensor", "kv_copy".
+absl::string_view NameOf(WireGroup group);
 
 // What one member of a group sends in a collective: every byte that leaves it, once a receiver.
 struct Wire {
@@ -15,6 +26,13 @@ struct Wire {
     return *this;
   }
   friend bool operator==(const Wire&, const Wire&) = default;
+};
+
+// What a rank sends by one collective in one group.
+struct PlannedWire {
+  WireGroup group = WireGroup::kData;
+  WireOp op = WireOp::kAllGather;
+  Wire wire;
 };
 
 // The member's part goes to everyone else.

@@ -34,11 +34,10 @@ struct TensorRange {
   const float* data = nullptr;  // (end − begin)
 };
 
-// Appends what one member of a tensor-parallel group writes of a unit: of elements `written` of the
-// unit's flat buffer, the first of which is at `data`, those of the tensors. Of what several
-// members hold alike only the first of them writes. `place` is that of the unit's inventory.
-void AppendRanges(const Unit& unit, const TensorPlace& place, const ElementRange& written,
-                  const float* data, std::vector<TensorRange>& ranges);
+// Appends what elements `written` of a unit's flat buffer, the first of which is at `data`, are of
+// the tensors. The unit may be a member's of a tensor-parallel group.
+void AppendRanges(const Unit& unit, const ElementRange& written, const float* data,
+                  std::vector<TensorRange>& ranges);
 
 // A tensor that a checkpoint must hold.
 struct TensorDescription {

@@ -150,7 +150,7 @@ void TreeAccumulator::Fold(absl::Span<const void* const> leaves) {
   leaves_ = after;
 }
 
-const void* TreeAccumulator::Finish() {
+void* TreeAccumulator::Finish() {
   if (finished_) return sum_;
   finished_ = true;
   int oldest = 0;  // where the sum comes about

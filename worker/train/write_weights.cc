@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kWordBytes = 1024;
 
 // Every rank's text when all succeeded; else the first failure, the same on every rank.
-absl::StatusOr<std::vector<std::string>> Vote(DataMesh& mesh,
+absl::StatusOr<std::vector<std::string>> Vote(RankMesh& mesh,
                                               const absl::StatusOr<std::string>& mine) {
   std::vector<char> word(kWordBytes, '\0');
   word[0] = static_cast<char>(mine.status().code());
@@ -51,10 +51,10 @@ std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
   std::vector<TensorRange> ranges;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    // Where replicas count it, nothing.
-    if (unit.counted.size() == 0) continue;
-    AppendRanges(plan.inventory.units[index], plan.inventory.part.place, unit.counted,
-                 unit.master + (unit.counted.begin - unit.owned.begin), ranges);
+    for (const ElementRange& counted : unit.counted) {
+      AppendRanges(plan.inventory.units[index], counted,
+                   unit.master + (counted.begin - unit.owned.begin), ranges);
+    }
   }
   return ranges;
 }
@@ -97,7 +97,7 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, DataMesh& mesh) {
+                                         RankMemory& memory, RankMesh& mesh) {
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
   const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/status_macros.h"
+#include "plan/gradient_shares.h"
 #include "plan/shard_layout.h"
 #include "tests/support/temporary_directory.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -79,7 +80,9 @@ absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& 
     for (const Unit& unit : inventory.units) {
       units.push_back(FlatBuffer(unit, tensors));
       const ElementRange shard = LayoutUnit(unit.elements, data).Filled(rank / tensor);
-      AppendRanges(unit, place, shard, units.back().data() + shard.begin, ranges);
+      for (const ElementRange& counted : FirstHeld(unit, shard, place.index)) {
+        AppendRanges(unit, counted, units.back().data() + counted.begin, ranges);
+      }
     }
     SHERD_ASSIGN_OR_RETURN(
         shards.emplace_back(),
