@@ -1,16 +1,28 @@
 #pragma once
 
-#include "absl/strings/string_view.h"
+#include <memory>
+
 #include "coordinator/core/state.h"
 #include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
-// All that `rank` of the job's current epoch needs to train: its groups, every peer's address, and
-// its shards, which are cut over its data-parallel group where the strategy's row shards the
-// optimizer's state, and are whole units where it does not. `secret` is what the epoch's data links
-// present. The rank must exist, and its worker and those of its peers be known to `state`.
-v1::Assignment BuildAssignment(const State& state, const JobRecord& job, int rank,
-                               absl::string_view secret);
+// Tells ranks all that they need to train: their groups, the addresses of these groups' members,
+// and their shards, which are cut over their data-parallel group where the strategy's row shards
+// the optimizer's state, and are whole units where it does not.
+class AssignmentBuilder {
+ public:
+  AssignmentBuilder();
+  ~AssignmentBuilder();
+
+  // Of the job's current epoch. The rank must exist, and the workers of all ranks be known to
+  // `state`. What an epoch's ranks have in common is computed once for as long as no other epoch is
+  // asked about in between.
+  v1::Assignment Build(const State& state, const JobRecord& job, int rank);
+
+ private:
+  struct World;
+  std::unique_ptr<const World> world_;
+};
 
 }  // namespace sherd

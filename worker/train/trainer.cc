@@ -1,7 +1,7 @@
 #include "worker/train/trainer.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
+#include "plan/peer_addresses.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
@@ -42,9 +43,9 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
     found.kind = kind;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
-      if (rank < 0 || rank >= assignment.peers_size()) {
+      if (rank < 0 || rank >= assignment.world()) {
         return absl::InvalidArgumentError(absl::StrCat("the assignment names rank ", rank,
-                                                       " of a world of ", assignment.peers_size()));
+                                                       " of a world of ", assignment.world()));
       }
       found.ranks.push_back(rank);
     }
@@ -120,10 +121,20 @@ absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan)
       "workers of the same version");
 }
 
-int RanksOnThisHost(const v1::Assignment& assignment) {
-  const std::string& host = assignment.peers(assignment.rank()).host();
-  return static_cast<int>(std::count_if(assignment.peers().begin(), assignment.peers().end(),
-                                        [&](const v1::Peer& peer) { return peer.host() == host; }));
+// The data addresses of a group's members, in group order.
+absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
+                                                     const RankGroup& group) {
+  SHERD_ASSIGN_OR_RETURN(const PeerAddresses peers, ReadPeers(assignment));
+  std::vector<std::string> addresses;
+  for (const int rank : group.ranks) {
+    const auto found = peers.find(rank);
+    if (found == peers.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the assignment names no address of rank ", rank));
+    }
+    addresses.push_back(found->second);
+  }
+  return addresses;
 }
 
 class RankTrainer final : public Trainer {
@@ -168,7 +179,7 @@ class RankTrainer final : public Trainer {
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), options_.threads),
-                                          RanksOnThisHost(assignment_)));
+                                          assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
     if (SumsOverKvCopies(plan)) {
       SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
@@ -215,9 +226,7 @@ class RankTrainer final : public Trainer {
     spec.group = absl::StrCat(v1::GroupKind_Name(group.kind), ":", group.ranks.front());
     spec.secret = assignment_.secret();
     spec.rank = group.index;
-    for (const int rank : group.ranks) {
-      spec.addresses.push_back(assignment_.peers(rank).data_address());
-    }
+    SHERD_ASSIGN_OR_RETURN(spec.addresses, AddressesOf(assignment_, group));
     ShmOptions options;
     options.arena_bytes = arena_bytes;
     options.operation_timeout = kOperationTimeout;
