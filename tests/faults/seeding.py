@@ -32,7 +32,11 @@ class Fault:
             if searched.count(snippet) != 1:
                 raise ListError(f"fault {self.number}: {place} has {searched.count(snippet)} times, not once:\n{snippet}")
         begin = text.index(context) + context.index(self.right)
-        return begin, begin + len(self.right)
+        end = begin + len(self.right)
+        if re.search(r"(\w|\.|->|::)$", text[:begin]) and re.match(r"\w", self.right) or (
+                re.search(r"\w$", self.right) and re.match(r"\w", text[end:])):
+            raise ListError(f"fault {self.number}: begins or ends inside a name:\n{self.right}")
+        return begin, end
 
     def seeded(self, right: str) -> str:
         question = f"::sherd::SeededFault({self.number})"

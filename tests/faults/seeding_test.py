@@ -54,6 +54,11 @@ class Seeding(unittest.TestCase):
             with self.assertRaisesRegex(seeding.ListError, "fault 1: a.cc has"):
                 seeded(text, entry(1, "a", "c"))
 
+    def test_code_that_begins_or_ends_inside_a_name_is_refused(self):
+        for text in ("x.a + b", "p->a + b", "n::a + b", "ba + b", "a + b2"):
+            with self.assertRaisesRegex(seeding.ListError, "inside a name"):
+                seeded(text, entry(1, "a + b", "c"))
+
     def test_numbers_follow_one_another(self):
         with self.assertRaisesRegex(seeding.ListError, "numbered"):
             seeding.parse(entry(1, "a", "b") + entry(3, "b", "c"))

@@ -193,7 +193,7 @@ class TouchingModel final : public Model {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
     if (comm_.Pending(Collective::kAllGather) > 0) ++observed_.forwards_beside_gathers;
   }
-  double Loss(const MicroBatch&) override { return 1; }
+  double Loss(absl::Span<const UnitParams>, const MicroBatch&) override { return 1; }
   double Backward(int unit, absl::Span<const UnitParams> params, absl::Span<const UnitGrads> grads,
                   const MicroBatch&, float) override {
     const std::string what = absl::StrCat("the backward of unit ", unit);
@@ -207,7 +207,7 @@ class TouchingModel final : public Model {
     }
     return 1;
   }
-  const float* logits() const override { return nullptr; }
+  const float* Logits(absl::Span<const UnitParams>, int64_t, int64_t) override { return nullptr; }
 
   const Observed& observed() const { return observed_; }
 
@@ -366,8 +366,8 @@ TEST(StepExecutor, UpdatesWithTheSumOfAllGradients) {
     for (const absl::string_view strategy : testing::StrategiesOf(4)) {
       const Observed shared = train(strategy, 4);
       EXPECT_EQ(shared.first_moment, 4 * alone.first_moment) << strategy << " rounds " << rounds;
-      // All four records are rank 0's: four times a quarter of the gradients, or a half under hybrid
-      // sharding. The first part is never the smallest.
+      // All four records are rank 0's: four times a quarter of the gradients, or a half under
+      // hybrid sharding. The first part is never the smallest.
       const double counted = strategy == "hybrid 2" ? std::sqrt(2.0) : 1;
       EXPECT_NEAR(shared.norms[0], 4 * counted * alone.norms[0], 0.02 * shared.norms[0])
           << strategy << " rounds " << rounds;
