@@ -290,7 +290,7 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, float gradient_
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), gradient_scale);
   NoText text;
-  StepExecutor executor(plan, spec, *ops, model, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
   std::vector<double> norms;
   double first_moment = 0;
   for (const int64_t step : {1, 2}) {
