@@ -9,10 +9,10 @@ double ForwardFlops(const ModelShape& shape, const Inventory& inventory, const U
     case UnitKind::kEmbedding:
       break;
     case UnitKind::kBlock:
-      multiplied = unit.elements + seq_len * shape.hidden;
+      multiplied = unit.elements + seq_len * inventory.part.attention_channels();
       break;
     case UnitKind::kHead:
-      multiplied = unit.elements + (inventory.tied ? shape.vocab * shape.hidden : 0);
+      multiplied = unit.elements + (inventory.tied ? inventory.part.vocab * shape.hidden : 0);
       break;
   }
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(multiplied);
