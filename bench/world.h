@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "bench/repetitions.h"
 #include "worker/comm/communicator.h"
@@ -15,6 +16,8 @@ class World {
  public:
   World(Repetitions& repetitions, int rank, int size, int64_t arena_bytes);
   Communicator& comm() { return *comm_; }
+  // Hands the communicator over; it may not outlive this.
+  std::unique_ptr<Communicator> TakeComm() { return std::move(comm_); }
 
  private:
   std::unique_ptr<DataListener> listener_;

@@ -166,7 +166,7 @@ bool SumsOverKvCopies(const RankPlan& plan) {
 }
 
 ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
-  return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
+  return PredictScratch(plan.shape, plan.part(), spec.train().micro_batch(), spec.train().seq_len(),
                         plan.param_bytes, plan.grad_bytes);
 }
 
@@ -217,7 +217,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
                                 plan.param_bytes
                           : 0);
-  predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
+  predict("activations", PredictActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
   const int64_t communicators =
       1 + (plan.AddsReplicas() ? 1 : 0) + (tensor > 1 ? 1 : 0) + (SumsOverKvCopies(plan) ? 1 : 0);
