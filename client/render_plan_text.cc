@@ -98,6 +98,11 @@ std::string WireRows(absl::string_view title, const std::vector<v1::RankLedger>&
   return NumbersTable(rows);
 }
 
+std::string OffloadText(const PlanReport& report) {
+  const bool offloads = report.ranks.front().offload() == v1::OFFLOAD_OPTIMIZER;
+  return offloads ? kOffloadSentence : "";
+}
+
 std::string RankTables(const PlanReport& report, const PlanRequest& request) {
   Rows memory = {{"pool"}};
   std::vector<std::string> columns;
@@ -113,7 +118,8 @@ std::string RankTables(const PlanReport& report, const PlanRequest& request) {
     }
   }
   std::string text =
-      absl::StrCat("Memory of a rank\n", NumbersTable(memory), "\nSent by a rank in one step\n",
+      absl::StrCat("Memory of a rank\n", NumbersTable(memory), OffloadText(report),
+                   "\nSent by a rank in one step\n",
                    WireRows(
                        "collective", report.ranks, columns, CollectivesOf(report.ranks),
                        [](const v1::RankLedger& ledger) -> const auto& { return ledger.wire(); }));
@@ -127,12 +133,6 @@ std::string RankTables(const PlanReport& report, const PlanRequest& request) {
             [](const v1::RankLedger& ledger) -> const auto& { return ledger.wire_by_group(); }));
   }
   return text;
-}
-
-std::string OffloadText(const PlanReport& report) {
-  const bool offloads =
-      !IsTheory(report) && report.ranks.front().offload() == v1::OFFLOAD_OPTIMIZER;
-  return offloads ? kOffloadSentence : "";
 }
 
 std::string TheoryTables(const PlanReport& report) {
@@ -224,7 +224,7 @@ std::string PlanText(const PlanReport& report, const PlanRequest& request) {
                                 : absl::StrCat("shared by groups of ", report.shard_group, " of ");
   return absl::StrCat(
       Heading(report, absl::StrCat(NameOf(report.choice), tensor, ": ", group)), "\n",
-      IsTheory(report) ? TheoryTables(report) : RankTables(report, request), OffloadText(report),
+      IsTheory(report) ? TheoryTables(report) : RankTables(report, request),
       "\nmodel state of all ranks beyond one copy: ", Size(report, report.redundant_bytes), "\n",
       EstimateText(report, request), LimitsText(report));
 }
