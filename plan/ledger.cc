@@ -207,6 +207,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
   ledger.set_rank(plan.rank);
+  ledger.set_offload(spec.parallel().offload());
   int64_t peak = 0;
   const auto predict = [&](const char* pool, int64_t bytes) {
     (*ledger.mutable_memory())[pool].set_predicted(bytes);

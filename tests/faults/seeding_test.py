@@ -5,6 +5,7 @@ import pathlib
 import sys
 import unittest
 
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import seeding  # noqa: E402
 

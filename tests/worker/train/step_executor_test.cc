@@ -266,11 +266,14 @@ RankMesh::Axis LateAxis(int place, int size, int64_t arena_bytes) {
   return axis;
 }
 
-void ExpectNothingPending(const Communicator* comm, int64_t step) {
+// Until it is settled, what was gathered after the update may still be under way.
+void ExpectNothingPending(const Communicator* comm, bool settled, int64_t step) {
   if (comm == nullptr) return;
   for (int op = 0; op < kCollectives; ++op) {
-    EXPECT_EQ(static_cast<const LateCommunicator*>(comm)->Pending(static_cast<Collective>(op)), 0)
-        << "after step " << step;
+    const auto collective = static_cast<Collective>(op);
+    if (!settled && collective == Collective::kAllGather) continue;
+    EXPECT_EQ(static_cast<const LateCommunicator*>(comm)->Pending(collective), 0)
+        << NameOf(collective) << " after step " << step;
   }
 }
 
@@ -298,8 +301,12 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, float gradient_
     EXPECT_TRUE(figures.ok()) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
     if (step == 1) first_moment = memory.unit(1).m[0];
-    ExpectNothingPending(&mesh.sharers(), step);
-    ExpectNothingPending(mesh.replicas(), step);
+    const bool settled = step == 2;
+    if (settled) {
+      EXPECT_TRUE(executor.Settle().ok());
+    }
+    ExpectNothingPending(&mesh.sharers(), settled, step);
+    ExpectNothingPending(mesh.replicas(), settled, step);
   }
   Observed observed = model.observed();
   observed.norms = std::move(norms);
@@ -429,6 +436,9 @@ TEST(StepExecutor, ComputesWhileCollectivesAreUnderWay) {
   // All but the head's, with which the last gather ends.
   EXPECT_EQ(overlap("zero3", 1).forwards_beside_gathers, 2 * 6);
   EXPECT_EQ(overlap("zero3", 0).forwards_beside_gathers, 0);
+  // The second step's forwards run beside the gathers that follow the first one's update.
+  EXPECT_EQ(overlap("zero1", 1).forwards_beside_gathers, 6);
+  EXPECT_EQ(overlap("zero2", 1).forwards_beside_gathers, 6);
   // Blocks 4…1 are gathered ahead of their backward, beside the head's and those of 4…2; block 0's
   // beside that of 1.
   EXPECT_EQ(overlap("zero3", 1).backwards_beside_gathers, 2 * 5);
