@@ -72,6 +72,21 @@ TEST(TrainingData, SamplesDoNotDependOnTheMicroBatch) {
   }
 }
 
+// F48: sample i of the run is window i of the order, from the first step on.
+TEST(TrainingData, StepsTakeTheSamplesInTheirOrder) {
+  // 14 windows of 7 tokens, of which a step takes 6.
+  const TrainingData data = MakeTraining(99, {7, 2, 6, 256, 3});
+  const SampleOrder order(14, 3);
+  Batch batch(14);
+  for (int64_t sample = 0; sample < 30; sample += 2) {
+    ASSERT_TRUE(data.FillMicroBatch(sample / 6 + 1, sample % 6 / 2, batch.inputs.data(),
+                                    batch.targets.data())
+                    .ok());
+    EXPECT_EQ(batch.inputs[0], 7 * order.Window(sample));
+    EXPECT_EQ(batch.inputs[7], 7 * order.Window(sample + 1));
+  }
+}
+
 TEST(TrainingData, APassReadsEveryWindowOnce) {
   // 14 windows of 7 tokens: tokens 0…98; two are left over.
   const TrainingData data = MakeTraining(101, {7, 2, 14, 256, 3});

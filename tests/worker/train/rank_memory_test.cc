@@ -1,10 +1,10 @@
 #include "worker/train/rank_memory.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,8 +15,6 @@
 
 namespace sherd {
 namespace {
-
-using ::testing::Each;
 
 // A rank's memory without the others.
 struct LoneRank {
@@ -111,7 +109,9 @@ TEST(RankMemory, CountsEveryElementOnceOverTheWorld) {
       LoneRank rank(world.spec, index, world.ranks);
       CountInto(rank, counts);
     }
-    for (const auto& [name, seen] : counts) EXPECT_THAT(seen, Each(1)) << name << world.title;
+    for (const auto& [name, seen] : counts) {
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), std::ssize(seen)) << name << world.title;
+    }
   });
 }
 
@@ -131,8 +131,8 @@ TEST(RankMemory, DecaysEveryOwnedElementByTheRuleOfItsParameter) {
                     [&](const Parameter& parameter, ElementRange part) {
                       const auto begin =
                           decays.begin() + parameter.offset - memory.owned.begin + part.begin;
-                      EXPECT_THAT(std::vector<int>(begin, begin + part.size()),
-                                  Each(parameter.decays ? 1 : 0))
+                      EXPECT_EQ(std::count(begin, begin + part.size(), parameter.decays ? 1 : 0),
+                                part.size())
                           << parameter.name << world.title;
                     });
       }

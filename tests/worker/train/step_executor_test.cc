@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -183,11 +184,18 @@ struct Observed {
   double first_moment = 0;
 };
 
+// What the model makes up, and what comes of the first step with it.
+struct Figures {
+  double loss = 1;
+  float gradient_scale = 1;
+  absl::StatusCode outcome = absl::StatusCode::kOk;
+};
+
 // Touches what a model touches, and checks that it may.
 class TouchingModel final : public Model {
  public:
-  TouchingModel(const RankPlan& plan, const LateCommunicator& comm, float gradient_scale)
-      : plan_(plan), comm_(comm), gradient_scale_(gradient_scale) {}
+  TouchingModel(const RankPlan& plan, const LateCommunicator& comm, const Figures& figures)
+      : plan_(plan), comm_(comm), figures_(figures) {}
 
   void Forward(int unit, absl::Span<const UnitParams> params, const MicroBatch&) override {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
@@ -205,16 +213,15 @@ class TouchingModel final : public Model {
     if (comm_.Pending(Collective::kReduceScatter) + comm_.Pending(Collective::kAllReduce) > 0) {
       ++observed_.backwards_beside_reductions;
     }
-    return 1;
+    return IsHead(unit) ? figures_.loss : 0;
   }
   const float* Logits(absl::Span<const UnitParams>, int64_t, int64_t) override { return nullptr; }
 
   const Observed& observed() const { return observed_; }
 
  private:
-  bool IsTiedHead(int unit) const {
-    return plan_.inventory.tied && unit + 1 == static_cast<int>(plan_.inventory.units.size());
-  }
+  bool IsHead(int unit) const { return unit + 1 == static_cast<int>(plan_.inventory.units.size()); }
+  bool IsTiedHead(int unit) const { return plan_.inventory.tied && IsHead(unit); }
   int64_t Elements(int unit) const {
     return plan_.layout.units[static_cast<size_t>(unit)].elements;
   }
@@ -239,12 +246,12 @@ class TouchingModel final : public Model {
     if (IsBlock(unit)) observed_.block_grads.insert(begin);
     // Small whole numbers, whose sums are exact in any order; different from call to call.
     std::fill_n(reinterpret_cast<float*>(begin), Elements(unit),
-                gradient_scale_ * static_cast<float>(++calls_ % 8 + 1));
+                figures_.gradient_scale * static_cast<float>(++calls_ % 8 + 1));
   }
 
   const RankPlan& plan_;
   const LateCommunicator& comm_;
-  const float gradient_scale_;
+  const Figures figures_;
   Observed observed_;
   int calls_ = 0;
 };
@@ -277,7 +284,8 @@ void ExpectNothingPending(const Communicator* comm, bool settled, int64_t step) 
   }
 }
 
-Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, float gradient_scale = 1) {
+// Or one that does not come out well.
+Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, const Figures& made_up = {}) {
   const RankPlan plan = BuildRankPlan(spec, rank, degree);
   const int sharers = plan.layout.degree;
   RankMesh::Axes axes;
@@ -291,16 +299,17 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, float gradient_
   MemoryMeter meter;
   RankMemory memory(plan, arenas, meter);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
-  TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), gradient_scale);
+  TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), made_up);
   NoText text;
   StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
   std::vector<double> norms;
   double first_moment = 0;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
-    EXPECT_TRUE(figures.ok()) << figures.status();
+    EXPECT_EQ(figures.status().code(), made_up.outcome) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
     if (step == 1) first_moment = memory.unit(1).m[0];
+    if (!figures.ok()) break;
     const bool settled = step == 2;
     if (settled) {
       EXPECT_TRUE(executor.Settle().ok());
@@ -388,7 +397,7 @@ TEST(StepExecutor, ClipsByTheCoefficientOfTheNorm) {
     v1::JobSpec spec =
         testing::MakeJob("zero2", v1::DATA_TYPE_FP32, 2, {.layers = 5, .hidden = 16});
     spec.mutable_train()->set_grad_clip(clip);
-    return TwoSteps(spec, 0, 2, gradient_scale);
+    return TwoSteps(spec, 0, 2, {.gradient_scale = gradient_scale});
   };
   for (const float gradient_scale : {1.0f, 1e-9f}) {
     const Observed unclipped = step(gradient_scale, 0);
@@ -398,6 +407,20 @@ TEST(StepExecutor, ClipsByTheCoefficientOfTheNorm) {
       EXPECT_NEAR(step(gradient_scale, part * norm).first_moment / unclipped.first_moment,
                   coefficient, 1e-6 * coefficient)
           << "a clip of " << part << " norms of " << norm;
+    }
+  }
+}
+
+// F15: either of loss and norm is enough, and nothing is updated.
+TEST(StepExecutor, UpdatesNothingWhenLossOrNormIsNoNumber) {
+  constexpr auto kInfinite = std::numeric_limits<float>::infinity();
+  for (const absl::string_view strategy : testing::StrategiesOf(4)) {
+    const v1::JobSpec spec =
+        testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 4, {.layers = 5, .hidden = 16});
+    for (const Figures& figures :
+         {Figures{.gradient_scale = kInfinite, .outcome = absl::StatusCode::kDataLoss},
+          Figures{.loss = kInfinite, .outcome = absl::StatusCode::kDataLoss}}) {
+      EXPECT_EQ(TwoSteps(spec, 0, 4, figures).first_moment, 0) << strategy;
     }
   }
 }

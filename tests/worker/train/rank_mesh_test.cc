@@ -1,0 +1,170 @@
+#include "worker/train/rank_mesh.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/memory.h"
+#include "plan/ledger.h"
+#include "prometheus/registry.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/worker/comm/communicator_kinds.h"
+#include "tests/worker/train/local_world.h"
+#include "worker/train/rank_job.h"
+
+namespace sherd {
+namespace {
+
+constexpr int kRanks = 8;
+
+// Two replicas of two sharers, each a tensor-parallel group of two: of rank r bit 0 is the place in
+// the tensor-parallel group, bit 1 that among the sharers, bit 2 that among the replicas.
+std::vector<std::unique_ptr<RankMesh>> MakeMeshes() {
+  std::vector<RankMesh::Axes> axes(kRanks);
+  const auto form = [&](int bit, RankMesh::Axis RankMesh::Axes::*axis) {
+    for (int first = 0; first < kRanks; ++first) {
+      if (((first >> bit) & 1) != 0) continue;
+      const std::vector<int> ranks = {first, first | 1 << bit};
+      auto members = AllCommunicatorKinds().front().form(2, {.arena_bytes = 0});
+      for (size_t place = 0; place < 2; ++place) {
+        axes[static_cast<size_t>(ranks[place])].*axis = {std::move(members[place]), ranks};
+      }
+    }
+  };
+  form(0, &RankMesh::Axes::tensor);
+  form(1, &RankMesh::Axes::sharers);
+  form(2, &RankMesh::Axes::replicas);
+  std::vector<std::unique_ptr<RankMesh>> meshes;
+  for (RankMesh::Axes& each : axes) meshes.push_back(std::make_unique<RankMesh>(std::move(each)));
+  return meshes;
+}
+
+TEST(RankMesh, BringsAllRecordsTogetherInRankOrder) {
+  const auto meshes = MakeMeshes();
+  RunRanks(kRanks, [&](int rank) {
+    RankMesh& mesh = *meshes[static_cast<size_t>(rank)];
+    EXPECT_EQ(mesh.rank(), rank);
+    EXPECT_EQ(mesh.size(), kRanks);
+    EXPECT_EQ(mesh.data_size(), 4);
+    std::array<int, kRanks> records{};
+    ASSERT_TRUE(mesh.Exchange(&rank, records.data(), sizeof(int)).ok());
+    for (int other = 0; other < kRanks; ++other)
+      EXPECT_EQ(records[static_cast<size_t>(other)], other);
+  });
+}
+
+// F35: also of ranks that have no group in common.
+TEST(RankMesh, NobodyLeavesABarrierBeforeAllHaveEntered) {
+  const auto meshes = MakeMeshes();
+  std::atomic<int> entered{0};
+  RunRanks(kRanks, [&](int rank) {
+    for (int round = 1; round <= 50; ++round) {
+      entered.fetch_add(1);
+      ASSERT_TRUE(meshes[static_cast<size_t>(rank)]->Barrier().ok());
+      EXPECT_GE(entered.load(), kRanks * round);
+    }
+  });
+}
+
+// F22, F29
+TEST(RankMesh, AnAbortEndsEveryAxis) {
+  const auto meshes = MakeMeshes();
+  RankMesh& mesh = *meshes[5];
+  mesh.Abort("a test");
+  for (const Communicator* comm : {&mesh.sharers(), static_cast<Communicator*>(mesh.replicas()),
+                                   static_cast<Communicator*>(mesh.tensor())}) {
+    EXPECT_EQ(comm->status().code(), absl::StatusCode::kAborted);
+  }
+  EXPECT_FALSE(mesh.status().ok());
+}
+
+// A group of one whose exchanges fail. What it is asked after that: 'a', an abort, or 'q', a wait
+// until it is quiet.
+class FailingCommunicator final : public Communicator {
+ public:
+  explicit FailingCommunicator(int64_t arena_bytes) : arena_(meter_, Pool::kComm, arena_bytes) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::byte* arena() const override { return arena_.data(); }
+  int64_t arena_bytes() const override { return arena_.bytes(); }
+  int64_t control_bytes() const override { return 0; }
+  Ticket AllGather(const void*, void*, int64_t) override { return kWorks; }
+  Ticket ReduceScatter(const void*, int, TreeAccumulator*) override { return kWorks; }
+  Ticket ReduceScatterInPlace(void*, absl::Span<const int64_t>, DType, int) override {
+    return kWorks;
+  }
+  Ticket AllReduce(void*, int64_t, DType, int) override { return kWorks; }
+  Ticket Broadcast(void*, int64_t, int) override { return kWorks; }
+  Ticket Barrier() override { return kBarrier; }
+  Ticket Exchange(const void*, void*, int64_t) override { return kFails; }
+  absl::Status Wait(Ticket ticket) override {
+    if (ticket == kBarrier) asked_ += 'q';
+    return ticket == kFails ? absl::UnavailableError("a test") : absl::OkStatus();
+  }
+  void Abort(absl::string_view) override { asked_ += 'a'; }
+  absl::Status status() const override { return absl::OkStatus(); }
+  WireCounts counts() const override { return {}; }
+  int ended_by() const override { return -1; }
+
+  const std::string& asked() const { return asked_; }
+
+ private:
+  static constexpr Ticket kWorks = 1, kBarrier = 2, kFails = 3;
+  MemoryMeter meter_;
+  Buffer arena_;
+  std::string asked_;
+};
+
+// F8: on every axis operations may be under way.
+TEST(RankMesh, WaitsUntilEveryAxisIsQuiet) {
+  RankMesh::Axes axes;
+  std::vector<const FailingCommunicator*> comms;
+  for (RankMesh::Axis* axis : {&axes.sharers, &axes.replicas, &axes.tensor, &axes.kv_copies}) {
+    auto comm = std::make_unique<FailingCommunicator>(0);
+    comms.push_back(comm.get());
+    axis->comm = std::move(comm);
+  }
+  RankMesh mesh(std::move(axes));
+  mesh.AwaitQuiet();
+  for (const FailingCommunicator* comm : comms) EXPECT_EQ(comm->asked(), "q");
+}
+
+struct SilentObserver final : TrainObserver {
+  void OnReady() override {}
+  void OnStep(const v1::StepReport&) override {}
+  void OnEval(const v1::EvalReport&) override {}
+  void OnLedger(const v1::RankLedger&) override {}
+  void OnLog(absl::string_view) override {}
+};
+
+// F8: an operation that is under way when a step fails may read and write the job's memory; the job
+// goes when it has ended, which after an abort is soon.
+TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::Assignment assignment;
+  assignment.set_job_id("j-1");
+  assignment.set_world(1);
+  *assignment.mutable_spec() = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 2, 3);
+  const RankPlan plan = BuildRankPlan(assignment.spec(), 0, 1);
+  auto comm = std::make_unique<FailingCommunicator>(ArenaBytes(plan));
+  const FailingCommunicator& sharers = *comm;
+  RankMesh::Axes axes;
+  axes.sharers = {std::move(comm), {0}};
+  RankMesh mesh(std::move(axes));
+  absl::StatusOr<JobData> data = JobData::Open(assignment.spec(), "");
+  ASSERT_TRUE(data.ok()) << data.status();
+  prometheus::Registry metrics;
+  RankJob job(assignment, plan, 1, mesh, *std::move(data), metrics);
+  SilentObserver observer;
+  EXPECT_EQ(job.Run(observer).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(sharers.asked(), "aq");
+}
+
+}  // namespace
+}  // namespace sherd
