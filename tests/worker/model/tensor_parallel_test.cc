@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -200,11 +201,10 @@ TEST_P(TensorParallel, KeepsWhatThePlanPredicts) {
   }
 }
 
-// Each of two blocks, the head's input and the gradient hold C numbers of every row that goes to
-// another member, each block as many again between its halves.
+// Of every row that goes to another member: C numbers in each block's input and between its halves,
+// in the head's input and in the gradient; and a mean and a deviation for each norm.
 TEST(SequenceParallel, HoldsItsPartOfTheResidualStream) {
-  const Variant gpt2 = kVariants[0];
-  const ModelShape shape = SmallShape(gpt2, true);
+  const ModelShape shape = SmallShape(kVariants[0], true);
   const auto measured = [&](bool sequence) {
     TensorWorld world(shape, 4, sequence, kBatch, kTokens);
     return world.member(0).meter().current(Pool::kActivations);

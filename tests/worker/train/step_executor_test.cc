@@ -190,7 +190,7 @@ class TouchingModel final : public Model {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
     if (comm_.Pending(Collective::kAllGather) > 0) ++observed_.forwards_beside_gathers;
   }
-  double Loss(const MicroBatch&) override { return 1; }
+  double Loss(absl::Span<const UnitParams>, const MicroBatch&) override { return 1; }
   double Backward(int unit, absl::Span<const UnitParams> params, absl::Span<const UnitGrads> grads,
                   const MicroBatch&, float) override {
     const std::string what = absl::StrCat("the backward of unit ", unit);
@@ -204,7 +204,7 @@ class TouchingModel final : public Model {
     }
     return 1;
   }
-  const float* logits() const override { return nullptr; }
+  const float* Logits(absl::Span<const UnitParams>, int64_t, int64_t) override { return nullptr; }
 
   const Observed& observed() const { return observed_; }
 
@@ -267,7 +267,7 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, comm);
   NoText text;
-  StepExecutor executor(plan, spec, *ops, model, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
   std::vector<double> norms;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
