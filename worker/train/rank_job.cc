@@ -128,13 +128,16 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
   const int64_t steps = spec_.train().steps();
   const int64_t eval_every = spec_.train().eval_every();
   while (step_ < steps) {
+    const bool last = step_ + 1 == steps;
+    const bool measured = step_ == 0 || last;
+    // What is counted of a step includes what it gathers at its end, and nothing of the one before.
+    if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     const GroupCounts before = mesh_.counts_by_group();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
-    const bool last = step_ == steps;
+    if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
     if (step_ == 1) ReturnFreeHeap();
-    const GroupCounts step_counts = Difference(mesh_.counts_by_group(), before);
-    if (step_ == 1 || last) ReportLedger(step_counts, observer);
+    if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before), observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
       SHERD_RETURN_IF_ERROR(Evaluate(observer));
     }

@@ -106,10 +106,13 @@ absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
     current_.store(&op, std::memory_order_relaxed);
     SHERD_RETURN_IF_ERROR(RunOp(op, walk));
   }
-  // What was gathered after the update: the step ends when all parameters are whole again.
-  for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
   current_.store(nullptr, std::memory_order_relaxed);
   return walk.figures;
+}
+
+absl::Status StepExecutor::Settle() {
+  for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
+  return absl::OkStatus();
 }
 
 absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {

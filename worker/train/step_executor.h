@@ -59,11 +59,15 @@ class StepExecutor {
                const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, BatchSource& source,
                MemoryMeter& meter);
 
-  // Trains one step. kAborted after Stop, kDataLoss when loss or norm is not finite (nothing is
-  // updated then), and what the communicator and the source answer.
+  // Trains one step. What it gathers after its update may still be under way then, and has until
+  // the next forward of its unit. kAborted after Stop, kDataLoss when loss or norm is not finite
+  // (nothing is updated then), and what the communicator and the source answer.
   absl::StatusOr<StepFigures> Train(int64_t step);
   // Walks `plan` over `micro_batches` evaluation micro-batches.
   absl::StatusOr<StepFigures> Evaluate(const StepPlan& plan, int64_t micro_batches);
+
+  // Waits for what is still under way. Errors of Communicator::Wait.
+  absl::Status Settle();
 
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
