@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "client/run_plan.h"
 #include "common/status_macros.h"
 #include "plan/job_spec.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
 namespace {
@@ -30,7 +32,8 @@ struct PlannedJob {
 
 absl::Status CheckLength(const v1::JobSpec& spec, int64_t workers) {
   const int64_t micro_batches = spec.train().global_batch() / spec.train().micro_batch();
-  const int64_t rounds = (micro_batches + workers - 1) / workers;
+  const int64_t degree = workers / TensorDegreeOf(spec.parallel());
+  const int64_t rounds = (micro_batches + degree - 1) / degree;
   const int64_t units = spec.model().layers() + 2;
   if (rounds <= kMostPasses / units) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -38,10 +41,18 @@ absl::Status CheckLength(const v1::JobSpec& spec, int64_t workers) {
       " units is too long to plan; at most ", kMostPasses / units, " micro-batches a rank can be"));
 }
 
-absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
+absl::Status CheckRank(const std::optional<int>& rank, int workers) {
+  if (!rank || *rank < workers) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--rank ", *rank,
+                                                 " is out of range; the nearest valid value is ",
+                                                 workers - 1, " (0 to ", workers - 1, ")"));
+}
+
+absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, const PlanRequest& request) {
+  const int64_t workers = request.workers;
   SHERD_ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.job_file, flags.overrides));
   SHERD_RETURN_IF_ERROR(CheckJobFile(file));
-  SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, file.spec));
+  SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, kMostTheoryWorkers, file.spec));
   for (const std::string& warning : file.warnings) std::cerr << warning << "\n";
   PlannedJob job;
   job.spec = NormalizeJobSpec(file.spec);
@@ -51,6 +62,7 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
   v1::JobSpec without_groups = job.spec;
   without_groups.mutable_parallel()->set_shard_group(0);
   job.without_groups = static_cast<int>(WorldOf(without_groups, workers, idle));
+  SHERD_RETURN_IF_ERROR(CheckRank(request.rank, job.workers));
   SHERD_RETURN_IF_ERROR(CheckLength(job.spec, job.workers));
   return job;
 }
@@ -58,7 +70,8 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, int64_t workers) {
 // All strategies with --compare, else the one that was asked for.
 std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& request, bool compare) {
   if (!compare)
-    return {ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads)};
+    return {ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads,
+                        request.rank)};
   std::vector<PlanReport> reports;
   for (const StrategyChoice& choice : StrategyChoices()) {
     v1::JobSpec spec = job.spec;
@@ -93,24 +106,32 @@ ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format) {
   for (const TheoryQuestion& question : request->theory) {
     reports.push_back(ReportOnTheory(question, request->limits, request->known_bandwidth));
   }
-  Json operations;
-  std::string explanation;
+  // Of one rank of a job.
+  Json details = Json::object();
+  std::string detail_text;
   if (reports.empty()) {
-    const absl::StatusOr<PlannedJob> job = ReadJob(flags, request->workers);
+    const absl::StatusOr<PlannedJob> job = ReadJob(flags, *request);
     if (!job.ok()) return ComplainAboutUse(job.status());
     reports = ReportsOf(*job, *request, flags.compare);
+    const int rank = request->rank.value_or(0);
+    if (request->rank) {
+      const WorldLayout layout(job->spec, job->workers);
+      details["layout"] = RankLayoutJson(layout, rank);
+      detail_text = RankLayoutText(layout, rank);
+    }
     if (flags.explain) {
-      const RankPlan plan = BuildRankPlan(job->spec, 0, job->workers);
-      operations = OperationsJson(plan);
-      explanation = absl::StrCat("\nThe step of rank 0\n", Describe(plan.step, plan.inventory));
+      const RankPlan plan = BuildRankPlan(job->spec, rank, job->workers);
+      details["operations"] = OperationsJson(plan);
+      absl::StrAppend(&detail_text, "\nThe step of rank ", rank, "\n",
+                      Describe(plan.step, plan.inventory));
     }
   }
   if (flags.compare) {
     Print(format, ComparisonJson(reports, *request), ComparisonText(reports, *request));
   } else {
     Json json = PlanJson(reports.front(), *request);
-    if (flags.explain) json["operations"] = std::move(operations);
-    Print(format, json, absl::StrCat(PlanText(reports.front(), *request), explanation));
+    json.update(details);
+    Print(format, json, absl::StrCat(PlanText(reports.front(), *request), detail_text));
   }
   return EndOf(reports);
 }

@@ -46,7 +46,8 @@ ExitCode RunCommand(const RunOptions& options, StandardOutput& output) {
   const absl::StatusOr<JobFile> file = ReadJobFile(options.job_file, options.overrides);
   if (!file.ok()) return ComplainAboutUse(file.status());
   if (absl::Status valid = CheckJobFile(*file); !valid.ok()) return Complain(valid);
-  if (absl::Status enough = CheckWorkerCount(options.workers, file->spec); !enough.ok()) {
+  if (absl::Status enough = CheckWorkerCount(options.workers, kMostLocalWorkers, file->spec);
+      !enough.ok()) {
     return Complain(enough);
   }
   std::vector<std::string> chatter = file->warnings;

@@ -150,7 +150,6 @@ v1::ParallelSpec& Parallel(Spec& s) { return *s.mutable_parallel(); }
 constexpr absl::string_view kZeroOrOne[] = {"0", "1"};
 constexpr absl::string_view kThree[] = {"0", "3"};
 constexpr absl::string_view kHundred[] = {"0", "100"};
-constexpr absl::string_view kFalse[] = {"false"};
 constexpr absl::string_view kTrue[] = {"true"};
 constexpr absl::string_view kNone[] = {"none"};
 constexpr absl::string_view kStop[] = {"stop"};
@@ -274,13 +273,19 @@ constexpr JobKey kJobKeys[] = {
      [](const Node& n, Spec& s) {
        return Count(n, Parallel(s), &v1::ParallelSpec::set_bucket_mb);
      }},
-    {"parallel.sequence_parallel", nullptr, kFalse},
+    {"parallel.sequence_parallel",
+     [](const Node& n, Spec& s) {
+       return Flag(n, Parallel(s), &v1::ParallelSpec::set_sequence_parallel);
+     }},
     {"parallel.recompute",
      [](const Node& n, Spec& s) {
        return Name(n, Parallel(s), &v1::ParallelSpec::set_recompute, RecomputeFromName,
                    RecomputeNames());
      }},
-    {"parallel.offload", nullptr, kNone},
+    {"parallel.offload",
+     [](const Node& n, Spec& s) {
+       return Name(n, Parallel(s), &v1::ParallelSpec::set_offload, OffloadFromName, OffloadNames());
+     }},
 
     {"precision.compute",
      [](const Node& n, Spec& s) {

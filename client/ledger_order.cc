@@ -14,6 +14,7 @@ constexpr absl::string_view kPools[] = {"params",       "grads",    "optimizer",
                                         "staging",      "scratch",  "replicas"};
 constexpr absl::string_view kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce",
                                               "broadcast"};
+constexpr absl::string_view kGroups[] = {"tensor", "kv_copy", "data", "shard", "replica"};
 
 std::vector<std::string> InOrder(std::set<std::string> names,
                                  absl::Span<const absl::string_view> first,
@@ -45,6 +46,18 @@ std::vector<std::string> CollectivesOf(const std::vector<v1::RankLedger>& ledger
     for (const auto& [name, line] : ledger.wire()) names.insert(name);
   }
   return InOrder(std::move(names), kCollectives, "total");
+}
+
+std::vector<std::string> GroupsIn(const std::vector<v1::RankLedger>& ledgers) {
+  std::set<std::string> names;
+  for (const v1::RankLedger& ledger : ledgers) {
+    for (const auto& [name, line] : ledger.wire_by_group()) names.insert(name);
+  }
+  return InOrder(std::move(names), kGroups, "total");
+}
+
+const char* OptimizerLocation(const v1::RankLedger& ledger) {
+  return ledger.offload() == v1::OFFLOAD_OPTIMIZER ? "host" : "device";
 }
 
 }  // namespace sherd

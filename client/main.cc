@@ -104,6 +104,7 @@ void AddPlan(CLI::App& app, CommandLine& line) {
   add("--workers", flags.workers, "N", "How many workers train");
   plan.add_flag("--compare", flags.compare, "All strategies side by side, and which to take");
   plan.add_flag("--explain", flags.explain, "The ordered operations of a step with their bytes");
+  add("--rank", flags.rank, "R", "That rank alone, with its groups and its shard of every unit");
   add("--device-memory", flags.device_memory, "SIZE", "What a worker's device holds, as in 80GiB");
   add("--host-memory", flags.host_memory, "SIZE", "What a host of CPU workers holds");
   add("--threads", flags.threads, "K", "Compute threads of a worker (default: 1)");

@@ -49,6 +49,9 @@ absl::Status CheckCombination(const PlanFlags& flags) {
   if (flags.explain && flags.compare) {
     return Refuse("--explain shows the plan of one strategy: leave out --compare");
   }
+  if (flags.rank && flags.compare) {
+    return Refuse("--rank shows one rank under one strategy: leave out --compare");
+  }
   const NamedFlag theory_only[] = {{"--strategy", flags.strategy},
                                    {"--shard-group", flags.shard_group},
                                    {"--zero1-gradients", flags.zero1_gradients},
@@ -66,6 +69,7 @@ absl::Status CheckCombination(const PlanFlags& flags) {
   if (job) return absl::OkStatus();
   if (!flags.overrides.empty()) return Refuse("--set changes a job file, and there is none");
   if (flags.explain) return Refuse("--explain needs a job file: a step has operations on units");
+  if (flags.rank) return Refuse("--rank needs a job file: shards are of a model's units");
   if (flags.threads) return Refuse("--threads needs a job file: kernels work on a model's shapes");
   const NamedFlag job_only[] = {{"--flops", flags.flops},
                                 {"--message-seconds", flags.message_seconds},
@@ -249,6 +253,11 @@ absl::StatusOr<PlanRequest> ReadPlanFlags(const PlanFlags& flags) {
   PlanRequest request;
   SHERD_ASSIGN_OR_RETURN(request.workers,
                          ParseCount("--workers", *flags.workers, 1, kMostTheoryWorkers));
+  if (flags.rank) {
+    SHERD_ASSIGN_OR_RETURN(const int64_t rank,
+                           ParseCount("--rank", *flags.rank, 0, request.workers - 1));
+    request.rank = static_cast<int>(rank);
+  }
   SHERD_RETURN_IF_ERROR(ReadLimits(flags, request));
   SHERD_RETURN_IF_ERROR(ReadCost(flags, request));
   if (flags.params) SHERD_RETURN_IF_ERROR(ReadTheory(flags, request));

@@ -18,6 +18,7 @@ struct PlanFlags {
   std::vector<std::string> overrides;
   bool explain = false;
   bool compare = false;
+  std::optional<std::string> rank;
   std::optional<std::string> workers;
   // Instead of a job file.
   std::optional<std::string> params;
@@ -46,6 +47,9 @@ struct PlanFlags {
 struct PlanRequest {
   int64_t workers = 0;
   int threads = 1;  // compute threads of a worker
+  // The only rank to show, with its groups and shards; below `workers`, yet not perhaps of the
+  // job's world.
+  std::optional<int> rank;
   MemoryLimits limits;
   // The profile's name with what was changed of it: "cpu", "h100 with --flops 3e+14".
   std::string cost_source;

@@ -52,22 +52,32 @@ Json EpochJson(const v1::EpochReport& epoch) {
           {"resumed_step", epoch.resumed_step()}};
 }
 
+template <typename Wires>
+Json WiresJson(const Wires& wires, const std::vector<std::string>& names) {
+  Json json = Json::object();
+  for (const std::string& name : names) {
+    const v1::WireLine& line = wires.at(name);
+    json[name] = LineJson(line.bytes());
+    json[name]["messages"] = LineJson(line.messages());
+  }
+  return json;
+}
+
 Json LedgerJson(const v1::RankLedger& ledger) {
   Json memory = Json::object();
   for (const std::string& pool : PoolsOf({ledger})) {
     memory[pool] = LineJson(ledger.memory().at(pool));
   }
-  Json wire = Json::object();
-  for (const std::string& collective : CollectivesOf({ledger})) {
-    const v1::WireLine& line = ledger.wire().at(collective);
-    wire[collective] = LineJson(line.bytes());
-    wire[collective]["messages"] = LineJson(line.messages());
+  Json json = {{"event", "ledger"},
+               {"rank", ledger.rank()},
+               {"memory", std::move(memory)},
+               {"wire", WiresJson(ledger.wire(), CollectivesOf({ledger}))},
+               {"process_bytes", ledger.process_bytes()},
+               {"optimizer_location", OptimizerLocation(ledger)}};
+  if (ledger.wire_by_group_size() > 0) {
+    json["wire_by_group"] = WiresJson(ledger.wire_by_group(), GroupsIn({ledger}));
   }
-  return {{"event", "ledger"},
-          {"rank", ledger.rank()},
-          {"memory", std::move(memory)},
-          {"wire", std::move(wire)},
-          {"process_bytes", ledger.process_bytes()}};
+  return json;
 }
 
 Json DoneJson(const v1::Done& done) {

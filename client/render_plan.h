@@ -9,6 +9,7 @@
 #include "plan/ledger.h"
 #include "plan/plan_report.h"
 #include "plan/recommendation.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
 
@@ -28,6 +29,10 @@ std::string ComparisonText(const std::vector<PlanReport>& reports, const PlanReq
 // {"strategy":…,"model_state_bytes":{…},"wire_bytes_per_step":{…},"peak_bytes":…,"fits":…,…}; what
 // is not known is null.
 Json PlanJson(const PlanReport& report, const PlanRequest& request);
+// The groups and shards of one rank.
+std::string RankLayoutText(const WorldLayout& layout, int rank);
+// {"rank":…,"groups":[{"kind":…,"ranks":[…]},…],"shards":[{"unit":…,"begin":…,"end":…,…},…]}.
+Json RankLayoutJson(const WorldLayout& layout, int rank);
 // The ordered operations with their bytes.
 Json OperationsJson(const RankPlan& plan);
 // {"strategies":[…],"recommendation":{…}}.

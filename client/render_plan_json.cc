@@ -23,18 +23,28 @@ Json SettingsJson(const StrategyChoice& choice) {
   return settings;
 }
 
+template <typename Wires>
+Json WiresJson(const Wires& wires, const std::vector<std::string>& names) {
+  Json json = Json::object();
+  for (const std::string& name : names) {
+    const v1::WireLine& line = wires.at(name);
+    json[name] = {{"bytes", line.bytes().predicted()}, {"messages", line.messages().predicted()}};
+  }
+  return json;
+}
+
 Json RankJson(const v1::RankLedger& ledger) {
   Json memory = Json::object();
   for (const std::string& pool : PoolsOf({ledger})) {
     memory[pool] = ledger.memory().at(pool).predicted();
   }
-  Json wire = Json::object();
-  for (const std::string& collective : CollectivesOf({ledger})) {
-    const v1::WireLine& line = ledger.wire().at(collective);
-    wire[collective] = {{"bytes", line.bytes().predicted()},
-                        {"messages", line.messages().predicted()}};
+  Json json = {{"rank", ledger.rank()},
+               {"memory", std::move(memory)},
+               {"wire", WiresJson(ledger.wire(), CollectivesOf({ledger}))}};
+  if (ledger.wire_by_group_size() > 0) {
+    json["wire_by_group"] = WiresJson(ledger.wire_by_group(), GroupsIn({ledger}));
   }
-  return {{"rank", ledger.rank()}, {"memory", std::move(memory)}, {"wire", std::move(wire)}};
+  return json;
 }
 
 Json EstimateJson(const PlanReport& report, const PlanRequest& request) {
@@ -81,8 +91,10 @@ Json PlanJson(const PlanReport& report, const PlanRequest& request) {
                {"fits", OrNull(report.fits)},
                {"limits", std::move(checks)},
                {"estimate", EstimateJson(report, request)}};
-  if (report.shard_group != report.workers) json["shard_group"] = report.shard_group;
+  if (report.shard_group != report.data_degree()) json["shard_group"] = report.shard_group;
+  if (report.tensor > 1) json["tensor"] = report.tensor;
   if (!report.ranks.empty()) {
+    json["optimizer_location"] = OptimizerLocation(report.ranks.front());
     json["settings"] = SettingsJson(report.choice);
     json["ranks"] = Json::array();
     for (const v1::RankLedger& rank : report.ranks) json["ranks"].push_back(RankJson(rank));

@@ -76,33 +76,63 @@ std::string EstimateText(const PlanReport& report, const PlanRequest& request) {
                       CostText(request), "\n");
 }
 
-std::string RankTables(const PlanReport& report) {
-  Rows memory = {{"pool"}};
-  Rows wire = {{"collective"}};
-  for (const v1::RankLedger& rank : report.ranks) {
-    const std::string name = report.ranks.size() == 1 && report.workers > 1
-                                 ? "every rank"
-                                 : absl::StrCat("rank ", rank.rank());
-    memory.front().push_back(name);
-    wire.front().push_back(name);
-    wire.front().push_back("messages");
+// A row a name: bytes and messages of each ledger.
+template <typename Wires>
+std::string WireRows(absl::string_view title, const std::vector<v1::RankLedger>& ledgers,
+                     const std::vector<std::string>& columns, const std::vector<std::string>& names,
+                     Wires wires) {
+  Rows rows = {{std::string(title)}};
+  for (const std::string& column : columns) {
+    rows.front().push_back(column);
+    rows.front().emplace_back("messages");
   }
+  for (const std::string& name : names) {
+    std::vector<std::string>& row = rows.emplace_back(1, name);
+    for (const v1::RankLedger& ledger : ledgers) {
+      const auto found = wires(ledger).find(name);
+      const bool sent = found != wires(ledger).end();
+      row.push_back(sent ? HumanBytes(found->second.bytes().predicted()) : "-");
+      row.push_back(sent ? WithThousands(found->second.messages().predicted()) : "-");
+    }
+  }
+  return NumbersTable(rows);
+}
+
+std::string OffloadText(const PlanReport& report) {
+  const bool offloads = report.ranks.front().offload() == v1::OFFLOAD_OPTIMIZER;
+  return offloads ? kOffloadSentence : "";
+}
+
+std::string RankTables(const PlanReport& report, const PlanRequest& request) {
+  Rows memory = {{"pool"}};
+  std::vector<std::string> columns;
+  for (const v1::RankLedger& rank : report.ranks) {
+    const bool every = report.ranks.size() == 1 && report.workers > 1 && !request.rank;
+    columns.push_back(every ? "every rank" : absl::StrCat("rank ", rank.rank()));
+  }
+  memory.front().insert(memory.front().end(), columns.begin(), columns.end());
   for (const std::string& pool : PoolsOf(report.ranks)) {
     std::vector<std::string>& row = memory.emplace_back(1, pool);
     for (const v1::RankLedger& rank : report.ranks) {
       row.push_back(HumanBytes(rank.memory().at(pool).predicted()));
     }
   }
-  for (const std::string& collective : CollectivesOf(report.ranks)) {
-    std::vector<std::string>& row = wire.emplace_back(1, collective);
-    for (const v1::RankLedger& rank : report.ranks) {
-      const v1::WireLine& line = rank.wire().at(collective);
-      row.push_back(HumanBytes(line.bytes().predicted()));
-      row.push_back(WithThousands(line.messages().predicted()));
-    }
+  std::string text =
+      absl::StrCat("Memory of a rank\n", NumbersTable(memory), OffloadText(report),
+                   "\nSent by a rank in one step\n",
+                   WireRows(
+                       "collective", report.ranks, columns, CollectivesOf(report.ranks),
+                       [](const v1::RankLedger& ledger) -> const auto& { return ledger.wire(); }));
+  // Of one group alone the total was said.
+  const std::vector<std::string> groups = GroupsIn(report.ranks);
+  if (groups.size() > 1) {
+    absl::StrAppend(
+        &text, "\nThe same by the group that it goes round in\n",
+        WireRows(
+            "group", report.ranks, columns, groups,
+            [](const v1::RankLedger& ledger) -> const auto& { return ledger.wire_by_group(); }));
   }
-  return absl::StrCat("Memory of a rank\n", NumbersTable(memory), "\nSent by a rank in one step\n",
-                      NumbersTable(wire));
+  return text;
 }
 
 std::string TheoryTables(const PlanReport& report) {
@@ -188,12 +218,13 @@ std::string SecondsText(double seconds) {
 }
 
 std::string PlanText(const PlanReport& report, const PlanRequest& request) {
-  const std::string group = report.shard_group == report.workers
+  const std::string tensor = report.tensor > 1 ? absl::StrCat(", tensor ", report.tensor) : "";
+  const std::string group = report.shard_group == report.data_degree()
                                 ? ""
                                 : absl::StrCat("shared by groups of ", report.shard_group, " of ");
   return absl::StrCat(
-      Heading(report, absl::StrCat(NameOf(report.choice), ": ", group)), "\n",
-      IsTheory(report) ? TheoryTables(report) : RankTables(report),
+      Heading(report, absl::StrCat(NameOf(report.choice), tensor, ": ", group)), "\n",
+      IsTheory(report) ? TheoryTables(report) : RankTables(report, request),
       "\nmodel state of all ranks beyond one copy: ", Size(report, report.redundant_bytes), "\n",
       EstimateText(report, request), LimitsText(report));
 }

@@ -74,7 +74,9 @@ Json ParallelJson(const v1::ParallelSpec& parallel) {
           {"prefetch", parallel.prefetch()},
           {"bucket_mb", parallel.bucket_mb()},
           {"shard_group", parallel.shard_group()},
-          {"recompute", Name(parallel.recompute())}};
+          {"sequence_parallel", parallel.sequence_parallel()},
+          {"recompute", Name(parallel.recompute())},
+          {"offload", Name(parallel.offload())}};
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {

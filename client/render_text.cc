@@ -89,14 +89,19 @@ std::string PairText(const v1::LedgerLine& line) {
                       " B");
 }
 
+template <typename Wires>
+int64_t CountDifferences(const Wires& wires) {
+  return std::count_if(wires.begin(), wires.end(), [](const auto& line) {
+    return !Agrees(line.second.bytes()) || !Agrees(line.second.messages());
+  });
+}
+
 // How many of the ledgers' numbers are not as predicted, messages included.
 int64_t CountDifferences(const std::vector<v1::RankLedger>& ledgers) {
   int64_t count = 0;
   for (const v1::RankLedger& ledger : ledgers) {
     for (const auto& [pool, line] : ledger.memory()) count += Agrees(line) ? 0 : 1;
-    for (const auto& [collective, line] : ledger.wire()) {
-      count += Agrees(line.bytes()) && Agrees(line.messages()) ? 0 : 1;
-    }
+    count += CountDifferences(ledger.wire()) + CountDifferences(ledger.wire_by_group());
   }
   return count;
 }
@@ -232,15 +237,26 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
     const auto found = ledger.wire().find(collective);
     return found == ledger.wire().end() ? "-" : PairText(found->second.bytes());
   };
+  const auto group_wire = [](const v1::RankLedger& ledger, const std::string& group) {
+    const auto found = ledger.wire_by_group().find(group);
+    return found == ledger.wire_by_group().end() ? "-" : PairText(found->second.bytes());
+  };
   std::vector<std::string> pools = PoolsOf(ranks);
   pools.emplace_back(kProcess);
-  const std::string sent =
+  std::string sent =
       AnySent(ranks) ? absl::StrCat("Bytes sent by each rank in one step: predicted / measured\n",
                                     PerRank("collective", ranks, CollectivesOf(ranks), wire))
                      : "Bytes sent by each rank in one step: none\n";
+  // Of one group alone the total was said.
+  const std::vector<std::string> groups = GroupsIn(ranks);
+  if (AnySent(ranks) && groups.size() > 1) {
+    absl::StrAppend(&sent, "\nThe same by the group that they went round in\n",
+                    PerRank("group", ranks, groups, group_wire));
+  }
+  const bool offloads = ranks.front().offload() == v1::OFFLOAD_OPTIMIZER;
   return absl::StrCat("Peak memory by rank and pool: predicted / measured\n",
-                      PerRank("pool", ranks, pools, memory), "\n", sent, "\n",
-                      LedgerVerdict(ranks));
+                      PerRank("pool", ranks, pools, memory), offloads ? kOffloadSentence : "", "\n",
+                      sent, "\n", LedgerVerdict(ranks));
 }
 
 std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left) {

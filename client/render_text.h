@@ -32,6 +32,10 @@ std::string JobText(const v1::Job& job);
 // replace each other: the last counts.
 std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers);
 
+// Of a job with parallel.offload: optimizer.
+inline constexpr char kOffloadSentence[] =
+    "optimizer state lives in host memory, which on CPU workers is the device's too\n";
+
 // One line each, without a newline. `steps` is the job's number of steps, 0 when it is unknown;
 // `left` the time that the rest of them will take, shown while there are some.
 std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left);

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/counted.h"
 #include "common/utf8.h"
 #include "plan/job_spec.h"
+#include "plan/parallel_rules.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
 namespace {
-
-constexpr int kMostWorkers = 1024;
 
 std::string Absolute(const std::string& directory, const std::string& path) {
   return (std::filesystem::path(directory) / path).lexically_normal().string();
@@ -56,25 +57,24 @@ absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
       absl::StrCat("--data-root ", options.data_root, " is not a directory"));
 }
 
-absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec) {
-  if (workers < 1 || workers > kMostWorkers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--workers ", workers, " is out of range; the nearest valid value is ",
-                     workers < 1 ? 1 : kMostWorkers, " (1 to ", kMostWorkers, ")"));
+absl::Status CheckWorkerCount(int64_t workers, int64_t most, const v1::JobSpec& spec) {
+  if (workers < 1 || workers > most) {
+    return absl::InvalidArgumentError(absl::StrCat("--workers ", workers,
+                                                   " is out of range; the nearest valid value is ",
+                                                   workers < 1 ? 1 : most, " (1 to ", most, ")"));
   }
   const int64_t min_workers = NormalizeJobSpec(spec).elastic().min_workers();
   if (workers < min_workers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--workers ", workers, " is less than elastic.min_workers, which is ", min_workers));
   }
-  const int64_t shard_group = std::max<int64_t>(1, spec.parallel().shard_group());
-  const int64_t least = (min_workers + shard_group - 1) / shard_group * shard_group;
-  if (workers < least) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--workers ", workers, " is too few: a world of at least ", min_workers,
-                     " workers in shard groups of ", shard_group, " has ", least));
-  }
-  return absl::OkStatus();
+  const int64_t granule = WorldGranuleOf(spec.parallel());
+  const int64_t least = (min_workers + granule - 1) / granule * granule;
+  if (workers >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--workers ", workers, " is too few: a world of at least ",
+                   Counted(min_workers, "worker"), " is a multiple of ", granule, " (",
+                   GranuleText(spec.parallel()), "); the nearest valid value is ", least));
 }
 
 int64_t WorldOf(const v1::JobSpec& spec, int64_t workers, std::vector<std::string>& idle) {
@@ -87,8 +87,12 @@ int64_t WorldOf(const v1::JobSpec& spec, int64_t workers, std::vector<std::strin
   };
   const int64_t most = spec.elastic().max_workers();
   if (most > 0) keep("elastic.max_workers", most, most);
-  const int64_t group = std::max<int64_t>(1, spec.parallel().shard_group());
-  keep("parallel.shard_group", group, workers / group * group);
+  const int64_t granule = WorldGranuleOf(spec.parallel());
+  const bool grouped = spec.parallel().shard_group() > 0;
+  const char* key = spec.parallel().tensor() <= 1 ? "parallel.shard_group"
+                    : grouped                     ? "parallel.tensor × shard_group"
+                                                  : "parallel.tensor";
+  keep(key, granule, workers / granule * granule);
   return workers;
 }
 

@@ -33,7 +33,9 @@ absl::Status CheckPaths(const RunOptions& options, const RunPlan& plan,
 // not.
 int64_t WorldOf(const v1::JobSpec& spec, int64_t workers, std::vector<std::string>& idle);
 
-// Whether so many workers suffice for the job, and no more than a host can bear.
-absl::Status CheckWorkerCount(int64_t workers, const v1::JobSpec& spec);
+// What a host can bear.
+inline constexpr int64_t kMostLocalWorkers = 1024;
+// Whether so many workers suffice for the job, and are no more than `most`.
+absl::Status CheckWorkerCount(int64_t workers, int64_t most, const v1::JobSpec& spec);
 
 }  // namespace sherd

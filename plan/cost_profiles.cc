@@ -17,15 +17,17 @@ constexpr std::array<Profile, 2> kProfiles = {{
     {"cpu",
      {.flops = 60e9,
       .bandwidth = 4e9,
+      .tensor_bandwidth = 4e9,
       .seconds_per_message = 20e-6,
       .optimizer_seconds = 2.5e-9,
       .fold_seconds = 0.6e-9,
       .shares_cores = true}},
-    // One NVIDIA H100 SXM a rank: 40 % of its 989e12 dense bf16 FLOP/s, a 400 Gbit/s link a GPU,
-    // memory at 80 % of 3.35 TB/s.
+    // One NVIDIA H100 SXM a rank: 40 % of its 989e12 dense bf16 FLOP/s, a 400 Gbit/s link a GPU
+    // and NVLink within a host, memory at 80 % of 3.35 TB/s.
     {"h100",
      {.flops = 400e12,
       .bandwidth = 50e9,
+      .tensor_bandwidth = 450e9,
       .seconds_per_message = 10e-6,
       .optimizer_seconds = 1.05e-11,
       .fold_seconds = 2.3e-12,

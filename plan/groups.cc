@@ -30,6 +30,23 @@ void CutDataGroup(const std::vector<int>& data, int shard_group, Groups& groups)
 
 }  // namespace
 
+absl::string_view NameOf(v1::GroupKind kind) {
+  switch (kind) {
+    case v1::GROUP_KIND_TENSOR:
+      return "tensor";
+    case v1::GROUP_KIND_DATA:
+      return "data";
+    case v1::GROUP_KIND_SHARD:
+      return "shard";
+    case v1::GROUP_KIND_REPLICA:
+      return "replica";
+    case v1::GROUP_KIND_KV_COPY:
+      return "kv_copy";
+    default:
+      return "";
+  }
+}
+
 Groups BuildGroups(int world, int tensor_degree, int shard_group, int kv_copies) {
   SHERD_CHECK(tensor_degree >= 1 && world >= 1 && world % tensor_degree == 0);
   SHERD_CHECK(kv_copies >= 1 && tensor_degree % kv_copies == 0);

@@ -2,9 +2,13 @@
 
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "sherd/v1/layout.pb.h"
 
 namespace sherd {
+
+// "tensor", "data", "shard", "replica", "kv_copy".
+absl::string_view NameOf(v1::GroupKind kind);
 
 // A world of tensor × data ranks: tensor-parallel groups are adjacent ranks, data-parallel groups
 // hold equal tensor positions. With a shard group of K > 0, K adjacent members of a data-parallel

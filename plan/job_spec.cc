@@ -36,6 +36,8 @@ constexpr Named<v1::GradientReduction> kReductions[] = {
     {v1::GRADIENT_REDUCTION_ALL_REDUCE, "all_reduce"}};
 constexpr Named<v1::Recompute> kRecomputes[] = {{v1::RECOMPUTE_NONE, "none"},
                                                 {v1::RECOMPUTE_BLOCK, "block"}};
+constexpr Named<v1::Offload> kOffloads[] = {{v1::OFFLOAD_NONE, "none"},
+                                            {v1::OFFLOAD_OPTIMIZER, "optimizer"}};
 constexpr Named<v1::JobState> kJobStates[] = {
     {v1::JOB_STATE_QUEUED, "QUEUED"},       {v1::JOB_STATE_FORMING, "FORMING"},
     {v1::JOB_STATE_RUNNING, "RUNNING"},     {v1::JOB_STATE_RECOVERING, "RECOVERING"},
@@ -172,6 +174,7 @@ void FillParallel(v1::ParallelSpec& parallel) {
   if (parallel.recompute() == v1::RECOMPUTE_UNSPECIFIED) {
     parallel.set_recompute(v1::RECOMPUTE_NONE);
   }
+  if (parallel.offload() == v1::OFFLOAD_UNSPECIFIED) parallel.set_offload(v1::OFFLOAD_NONE);
 }
 
 }  // namespace
@@ -183,6 +186,7 @@ absl::string_view NameOf(v1::DataFormat format) { return NameIn(kDataFormats, fo
 absl::string_view NameOf(v1::ScheduleKind kind) { return NameIn(kScheduleKinds, kind); }
 absl::string_view NameOf(v1::GradientReduction reduction) { return NameIn(kReductions, reduction); }
 absl::string_view NameOf(v1::Recompute recompute) { return NameIn(kRecomputes, recompute); }
+absl::string_view NameOf(v1::Offload offload) { return NameIn(kOffloads, offload); }
 absl::string_view NameOf(v1::JobState state) { return NameIn(kJobStates, state); }
 
 std::vector<absl::string_view> StrategyNames() { return NamesIn(kStrategies); }
@@ -192,6 +196,7 @@ std::vector<absl::string_view> DataFormatNames() { return NamesIn(kDataFormats);
 std::vector<absl::string_view> ScheduleKindNames() { return NamesIn(kScheduleKinds); }
 std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReductions); }
 std::vector<absl::string_view> RecomputeNames() { return NamesIn(kRecomputes); }
+std::vector<absl::string_view> OffloadNames() { return NamesIn(kOffloads); }
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {
@@ -206,6 +211,7 @@ v1::GradientReduction GradientReductionFromName(absl::string_view name) {
   return ValueIn(kReductions, name);
 }
 v1::Recompute RecomputeFromName(absl::string_view name) { return ValueIn(kRecomputes, name); }
+v1::Offload OffloadFromName(absl::string_view name) { return ValueIn(kOffloads, name); }
 
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates) {
   // Beyond this a "did you mean" is a guess, and the distance of a huge name costs too much.

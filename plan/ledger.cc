@@ -7,11 +7,39 @@
 #include "common/check.h"
 #include "plan/element_bytes.h"
 #include "plan/gradient_shares.h"
+#include "plan/tensor_traffic.h"
 
 namespace sherd {
 namespace {
 
-StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec) {
+std::vector<PlannedWire> WiresOf(const TensorTraffic& traffic) {
+  std::vector<PlannedWire> wires;
+  const auto add = [&](WireOp op, const Wire& wire) {
+    if (wire.messages > 0) wires.push_back({WireGroup::kTensor, op, wire});
+  };
+  add(WireOp::kAllGather, traffic.all_gather);
+  add(WireOp::kReduceScatter, traffic.reduce_scatter);
+  add(WireOp::kAllReduce, traffic.all_reduce);
+  return wires;
+}
+
+// What units send in the tensor-parallel group. An evaluation's head ends in the loss, a training
+// step's in its backward.
+void AddTensorWires(const RankPlan& plan, const v1::JobSpec& spec, bool trains,
+                    StepPlanOptions& options) {
+  if (plan.part().place.degree == 1) return;
+  const int64_t rows = spec.train().micro_batch() * spec.train().seq_len();
+  const int64_t head = static_cast<int64_t>(plan.inventory.units.size()) - 1;
+  for (int64_t unit = 0; unit <= head; ++unit) {
+    TensorTraffic forward = ForwardTraffic(plan.shape, plan.part(), unit, rows);
+    if (!trains && unit == head) forward += LossTraffic(plan.part(), rows);
+    options.forward_wires.push_back(WiresOf(forward));
+    options.backward_wires.push_back(
+        WiresOf(BackwardTraffic(plan.shape, plan.part(), unit, rows, KeptBy(spec.parallel()))));
+  }
+}
+
+StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec, bool trains) {
   StepPlanOptions options;
   options.micro_batches = plan.micro_batches;
   options.rank = plan.data_rank;
@@ -21,6 +49,7 @@ StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec) {
   options.param_bytes = plan.param_bytes;
   options.grad_bytes = plan.grad_bytes;
   options.exchange_bytes = plan.exchange_bytes;
+  AddTensorWires(plan, spec, trains, options);
   return options;
 }
 
@@ -89,12 +118,13 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
   plan.param_bytes = ElementBytes(spec.precision().compute());
   plan.grad_bytes = ElementBytes(spec.precision().grad());
-  plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy, OptionsOf(plan, spec));
+  plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy,
+                            OptionsOf(plan, spec, /*trains=*/true));
   return plan;
 }
 
 StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int64_t micro_batches) {
-  StepPlanOptions options = OptionsOf(plan, spec);
+  StepPlanOptions options = OptionsOf(plan, spec, /*trains=*/false);
   options.micro_batches =
       SplitMicroBatches(micro_batches, plan.micro_batches.degree, /*replicas=*/1);
   options.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound;
@@ -157,7 +187,9 @@ int64_t ShareBytes(const RankPlan& plan, int members) {
 }
 
 int64_t TensorArenaBytes(const RankPlan& plan, const v1::JobSpec& spec) {
-  return ShareBytes(plan, plan.part().place.degree);
+  return TensorArenaActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
+                                    spec.train().seq_len(), KeptBy(spec.parallel())) +
+         ShareBytes(plan, plan.part().place.degree);
 }
 
 bool SumsOverKvCopies(const RankPlan& plan) {
@@ -175,6 +207,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
   ledger.set_rank(plan.rank);
+  ledger.set_offload(spec.parallel().offload());
   int64_t peak = 0;
   const auto predict = [&](const char* pool, int64_t bytes) {
     (*ledger.mutable_memory())[pool].set_predicted(bytes);

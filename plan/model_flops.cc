@@ -9,13 +9,24 @@ double ForwardFlops(const ModelShape& shape, const Inventory& inventory, const U
     case UnitKind::kEmbedding:
       break;
     case UnitKind::kBlock:
-      multiplied = unit.elements + seq_len * shape.hidden;
+      multiplied = unit.elements + seq_len * inventory.part.attention_channels();
       break;
     case UnitKind::kHead:
-      multiplied = unit.elements + (inventory.tied ? shape.vocab * shape.hidden : 0);
+      multiplied = unit.elements + (inventory.tied ? inventory.part.vocab * shape.hidden : 0);
       break;
   }
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(multiplied);
+}
+
+double RecomputedFlops(const ModelShape& shape, const Inventory& inventory, const Unit& unit,
+                       int64_t seq_len, int64_t tokens) {
+  // The last matrix of a block leads to its output, which nothing of its backward reads.
+  int64_t last_matrix = 0;
+  for (const Parameter& parameter : unit.parameters) {
+    if (parameter.shape.size() == 2) last_matrix = parameter.elements;
+  }
+  return ForwardFlops(shape, inventory, unit, seq_len, tokens) -
+         2.0 * static_cast<double>(tokens) * static_cast<double>(last_matrix);
 }
 
 double TrainingFlops(const ModelShape& shape, const Inventory& inventory, int64_t seq_len,

@@ -75,9 +75,7 @@ double ApproximateParameters(const v1::ModelSpec& model) {
 
 // "heads 5 does not divide hidden 384; the nearest that do are 4 and 6".
 std::string DividesNotText(absl::string_view problem, const std::vector<int64_t>& nearest) {
-  return absl::StrCat(
-      problem, nearest.size() == 1 ? "; the nearest that does is " : "; the nearest that do are ",
-      absl::StrJoin(nearest, " and "));
+  return absl::StrCat(problem, NearestThatDoText(nearest));
 }
 
 // The rules between hidden, heads and kv_heads, each within its own bounds.

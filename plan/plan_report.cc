@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "plan/element_bytes.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
 
@@ -49,6 +50,23 @@ int64_t Pool(const v1::RankLedger& ledger, const char* pool) {
   return ledger.memory().at(pool).predicted();
 }
 
+// Model state of all ranks beyond one copy of `parameters`: of every tensor position what its
+// data-parallel group holds beyond one copy, and what tensor positions hold alike.
+int64_t RedundantOf(const RankPlan& plan, int64_t parameters) {
+  TheoryQuestion question;
+  question.strategy = plan.strategy;
+  question.parameters = plan.inventory.elements;
+  question.degree = plan.micro_batches.degree;
+  question.shard_group = plan.layout.degree;
+  question.param_bytes = plan.param_bytes;
+  question.grad_bytes = plan.grad_bytes;
+  const int64_t tensor = plan.part().place.degree;
+  const int64_t state_bytes =
+      plan.param_bytes + plan.grad_bytes + OptimizerElementBytes(plan.param_bytes);
+  return tensor * RedundantBytes(question) +
+         (tensor * plan.inventory.elements - parameters) * state_bytes;
+}
+
 }  // namespace
 
 std::string NameOf(const StrategyChoice& choice) {
@@ -85,24 +103,17 @@ int64_t PlanReport::SpareBytes() const {
 }
 
 PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,
-                       const CostModel& cost, int threads) {
+                       const CostModel& cost, int threads, std::optional<int> rank) {
   const RankPlan plan = BuildRankPlan(spec, 0, workers);
   const v1::RankLedger first = PredictLedger(plan, spec, threads);
-  TheoryQuestion question;
-  question.strategy = plan.strategy;
-  question.parameters = plan.inventory.elements;
-  question.degree = workers;
-  question.shard_group = plan.layout.degree;
-  question.param_bytes = plan.param_bytes;
-  question.grad_bytes = plan.grad_bytes;
-
   PlanReport report;
   report.choice = ChoiceOf(spec.parallel());
   report.workers = workers;
+  report.tensor = plan.part().place.degree;
   report.shard_group = plan.layout.degree;
-  report.parameters = plan.inventory.elements;
+  report.parameters = BuildInventory(plan.shape).elements;
   report.state = {Pool(first, "params"), Pool(first, "grads"), Pool(first, "optimizer")};
-  report.redundant_bytes = RedundantBytes(question);
+  report.redundant_bytes = RedundantOf(plan, report.parameters);
   report.gathered_bytes = Pool(first, "gathered");
   for (const char* name : {"all_gather", "reduce_scatter", "all_reduce", "exchange"}) {
     const auto found = first.wire().find(name);
@@ -115,9 +126,16 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   report.times = EstimateStep(plan, spec, cost);
   report.communication_seconds = report.times->communication;
   CheckLimits(limits, report);
+  const auto ledger_of = [&](int each) {
+    return PredictLedger(BuildRankPlan(spec, each, workers), spec, threads);
+  };
+  if (rank) {
+    report.ranks.push_back(ledger_of(*rank));
+    return report;
+  }
   report.ranks.push_back(first);
   if (workers > 1) {
-    v1::RankLedger last = PredictLedger(BuildRankPlan(spec, workers - 1, workers), spec, threads);
+    v1::RankLedger last = ledger_of(workers - 1);
     if (!SameButForTheRank(first, last)) report.ranks.push_back(std::move(last));
   }
   return report;

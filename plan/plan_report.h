@@ -54,9 +54,12 @@ struct WireUse {
 struct PlanReport {
   StrategyChoice choice;
   int64_t workers = 0;
+  // Tensor-parallel degree; the workers are so many times the data-parallel degree.
+  int64_t tensor = 1;
   int64_t shard_group = 0;
+  // Of the whole model.
   int64_t parameters = 0;
-  // Of rank 0, of which no rank holds or sends more; without padding.
+  // Of rank 0, of which no rank holds more; without padding.
   StateBytes state;
   // Model state of all ranks beyond a single copy.
   int64_t redundant_bytes = 0;
@@ -72,8 +75,11 @@ struct PlanReport {
   std::vector<MemoryCheck> checks;
   // Whether all checks hold; nothing without limits.
   std::optional<bool> fits;
-  // Of a job: the ledgers of rank 0 and, when it differs, of the last rank.
+  // Of a job: the ledgers of rank 0 and, when it differs, of the last rank; or that of the rank
+  // that was asked about.
   std::vector<v1::RankLedger> ranks;
+
+  int64_t data_degree() const { return workers / tensor; }
 
   // What a limit is held against: the peak, or else what is known of it.
   int64_t NeededBytes() const;
@@ -83,9 +89,11 @@ struct PlanReport {
 
 // `spec` is normalised and valid. No rank holds or sends more than rank 0: shards are filled from
 // the front, as large as the last, padded one, and micro-batches are dealt from rank 0 on.
-// `threads`: compute threads of a worker.
+// `workers` is a multiple of WorldGranuleOf. `threads`: compute threads of a worker. `rank`: whose
+// ledger to show; nothing: as PlanReport::ranks says.
 PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,
-                       const CostModel& cost, int threads = 1);
+                       const CostModel& cost, int threads = 1,
+                       std::optional<int> rank = std::nullopt);
 
 // From a parameter count alone. `bandwidth`: bytes a second that a rank sends, if it is known.
 PlanReport ReportOnTheory(const TheoryQuestion& question, const MemoryLimits& limits,

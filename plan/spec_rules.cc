@@ -39,4 +39,19 @@ std::string NearestText(const std::vector<int64_t>& values) {
                       absl::StrJoin(values, " and "));
 }
 
+std::string NearestThatDoText(const std::vector<int64_t>& values) {
+  if (values.empty()) return "";
+  return absl::StrCat(
+      values.size() == 1 ? "; the nearest that does is " : "; the nearest that do are ",
+      absl::StrJoin(values, " and "));
+}
+
+std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most) {
+  std::vector<int64_t> nearest;
+  const int64_t below = value / of * of;
+  if (below > 0) nearest.push_back(below);
+  if (below + of <= most) nearest.push_back(below + of);
+  return nearest;
+}
+
 }  // namespace sherd

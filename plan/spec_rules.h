@@ -29,5 +29,9 @@ class SpecRules {
 
 // "; the nearest is 4" or "; the nearest are 8 and 12".
 std::string NearestText(const std::vector<int64_t>& values);
+// "; the nearest that does is 4" or "; the nearest that do are 8 and 12"; "" for none.
+std::string NearestThatDoText(const std::vector<int64_t>& values);
+// The positive multiples of `of` around `value`, which is none, that are at most `most`.
+std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most);
 
 }  // namespace sherd

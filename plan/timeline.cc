@@ -66,10 +66,15 @@ class Walk {
     }
   }
 
-  StepTimes Finish() {
+  void AwaitGathers() {
     for (const double gathered : gathered_) WaitUntil(gathered);
-    times_.step = now_;
-    return times_;
+  }
+
+  // So far.
+  StepTimes times() const {
+    StepTimes times = times_;
+    times.step = now_;
+    return times;
   }
 
  private:
@@ -90,14 +95,21 @@ class Walk {
 
   // What a forward or backward sends in the tensor-parallel group, whose links are its own.
   void Exchange(const PlannedOp& op) {
-    const double seconds = SecondsOf(op.wire());
+    const double seconds = SecondsOf(op);
     times_.communication += seconds;
     WaitUntil(now_ + seconds);
   }
 
-  double SecondsOf(const Wire& wire) const {
-    return static_cast<double>(wire.messages) * cost_.seconds_per_message +
-           static_cast<double>(wire.bytes) / cost_.bandwidth;
+  double SecondsOf(const PlannedOp& op) const {
+    double seconds = 0;
+    for (const PlannedWire& planned : op.wires) {
+      const bool on_host =
+          planned.group == WireGroup::kTensor || planned.group == WireGroup::kKvCopy;
+      const double bandwidth = on_host ? cost_.tensor_bandwidth : cost_.bandwidth;
+      seconds += static_cast<double>(planned.wire.messages) * cost_.seconds_per_message +
+                 static_cast<double>(planned.wire.bytes) / bandwidth;
+    }
+    return seconds;
   }
 
   double ReduceSeconds(const PlannedOp& op) const {
@@ -110,7 +122,7 @@ class Walk {
 
   // When the communication that starts now will have ended.
   double Start(const PlannedOp& op, double sums = 0) {
-    const double seconds = SecondsOf(op.wire()) + sums;
+    const double seconds = SecondsOf(op) + sums;
     times_.communication += seconds;
     link_free_ = std::max(now_, link_free_) + seconds;
     if (cost_.shares_cores) WaitUntil(link_free_);
@@ -148,7 +160,21 @@ class Walk {
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost) {
   Walk walk(timeline, cost);
   for (const PlannedOp& op : plan.ops) walk.Run(op);
-  return walk.Finish();
+  walk.AwaitGathers();
+  return walk.times();
+}
+
+StepTimes WalkRepeatedly(const StepPlan& plan, const TimelineUnits& timeline,
+                         const CostModel& cost) {
+  Walk walk(timeline, cost);
+  for (const PlannedOp& op : plan.ops) walk.Run(op);
+  const StepTimes first = walk.times();
+  for (const PlannedOp& op : plan.ops) walk.Run(op);
+  const StepTimes both = walk.times();
+  return {.step = both.step - first.step,
+          .compute = both.compute - first.compute,
+          .communication = both.communication - first.communication,
+          .exposed = both.exposed - first.exposed};
 }
 
 StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const CostModel& cost) {
@@ -168,13 +194,19 @@ StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const Cost
     seconds.backward = kBackwardPerForward * seconds.forward;
     // The last block's activations are still there.
     const bool dropped = unit.kind == UnitKind::kBlock && i + 2 < plan.inventory.units.size();
-    if (recomputes && dropped) seconds.backward += seconds.forward;
+    if (recomputes && dropped) {
+      seconds.backward +=
+          RecomputedFlops(plan.shape, plan.inventory, unit, train.seq_len(), tokens) / cost.flops;
+    }
+    // The owner of a shard adds up what the others, too, have computed of it.
+    seconds.reduce =
+        static_cast<double>(layout.shard_elements * (plan.layout.degree - 1)) * cost.fold_seconds;
     seconds.accumulate = static_cast<double>(unit.elements) * cost.fold_seconds;
     seconds.update =
         static_cast<double>(shard ? layout.shard_elements : unit.elements) * cost.optimizer_seconds;
     timeline.units.push_back(seconds);
   }
-  return WalkTimeline(plan.step, timeline, cost);
+  return WalkRepeatedly(plan.step, timeline, cost);
 }
 
 }  // namespace sherd

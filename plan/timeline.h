@@ -12,12 +12,14 @@ namespace sherd {
 struct CostModel {
   // Floating-point operations a second of one rank.
   double flops = 0;
-  // Bytes a second that one rank sends while all do.
+  // Bytes a second that one rank sends while all do; and within a tensor-parallel group, which lies
+  // on one host.
   double bandwidth = 0;
+  double tensor_bandwidth = 0;
   double seconds_per_message = 0;
   // AdamW on one parameter.
   double optimizer_seconds = 0;
-  // Folding one gradient into an accumulator.
+  // Adding one gradient to an accumulator or to another rank's.
   double fold_seconds = 0;
   // The rank's compute pays for its communication, as on processor cores that do both: nothing
   // hides.
@@ -57,8 +59,13 @@ struct TimelineUnits {
 // backward for its unit's gather, a backward also for the reduction that still reads its gradient
 // buffer, and each for what it sends in the tensor-parallel group (as if nothing of that were
 // hidden), a sum over replicas for the unit's own reduction, the exchange for all reductions and
-// for itself, the end of the step for all gathers. Ranks are taken to be equally fast.
+// for itself, the end for all gathers. Ranks are taken to be equally fast.
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost);
+
+// Of a step that follows another and is followed by one: what the one before has gathered after its
+// update it waits for in its own forwards.
+StepTimes WalkRepeatedly(const StepPlan& plan, const TimelineUnits& timeline,
+                         const CostModel& cost);
 
 // The step of the plan's rank, which has a micro-batch in every round (rank 0 does).
 StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const CostModel& cost);

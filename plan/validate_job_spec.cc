@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "plan/job_spec.h"
 #include "plan/model_rules.h"
+#include "plan/parallel_rules.h"
 #include "plan/spec_rules.h"
-#include "plan/strategy.h"
 
 // Bounds together keep every byte count of one rank and step below 2^62: at most 4e12 parameters ×
 // 16 bytes of state; × 3 × 4 bytes on the wire × 2^16 rounds; 2^24 tokens of a micro-batch ×
@@ -26,9 +26,6 @@ constexpr int64_t kMaxMicroBatches = int64_t{1} << 16;
 // A smaller one is 0 in fp32, and 0 / 0 where there is no gradient.
 constexpr double kMinEpsilon = 1e-30;
 constexpr int64_t kMaxSteps = 1'000'000'000;
-constexpr int64_t kMaxPrefetch = 16;
-constexpr int64_t kMaxBucketMb = int64_t{1} << 20;
-constexpr int64_t kMaxWorkers = int64_t{1} << 16;
 constexpr int64_t kMinDetectionMs = 200;
 constexpr int64_t kMaxDetectionMs = 600'000;
 constexpr size_t kMaxNameLength = 100;
@@ -39,21 +36,6 @@ constexpr int64_t kByteVocab = 256;
 bool HasControl(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
-}
-
-// An enum value as text: also one that a newer client knows.
-template <typename Enum>
-std::string Spell(Enum value) {
-  const absl::string_view name = NameOf(value);
-  return name.empty() ? absl::StrCat(static_cast<int>(value)) : std::string(name);
-}
-
-std::vector<int64_t> NearestMultiples(int64_t of, int64_t value, int64_t most) {
-  std::vector<int64_t> nearest;
-  const int64_t below = value / of * of;
-  if (below > 0) nearest.push_back(below);
-  if (below + of <= most) nearest.push_back(below + of);
-  return nearest;
 }
 
 void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
@@ -177,69 +159,13 @@ void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
 }
 
-void CheckShardGroup(const v1::ParallelSpec& parallel, SpecRules& rules) {
-  const bool hybrid = parallel.strategy() == v1::STRATEGY_HYBRID;
-  if (hybrid && parallel.shard_group() == 0) {
-    rules.Add("parallel.shard_group",
-              "is missing: how many workers share one copy under strategy hybrid? 1 or more");
-  } else if (hybrid) {
-    rules.CheckRange("parallel.shard_group", parallel.shard_group(), 1, kMaxWorkers);
-  } else if (parallel.shard_group() != 0) {
-    rules.Add("parallel.shard_group",
-              absl::StrCat(parallel.shard_group(), " is for parallel.strategy: hybrid; '",
-                           Spell(parallel.strategy()), "' takes 0"));
-  }
-}
-
-void CheckParallel(const v1::ParallelSpec& parallel, SpecRules& rules) {
-  const std::vector<v1::Strategy> supported = SupportedStrategies();
-  if (std::find(supported.begin(), supported.end(), parallel.strategy()) == supported.end()) {
-    const std::string names = absl::StrJoin(
-        supported, ", ",
-        [](std::string* out, v1::Strategy strategy) { absl::StrAppend(out, NameOf(strategy)); });
-    rules.Add("parallel.strategy", absl::StrCat("'", Spell(parallel.strategy()),
-                                                "' is not supported by this version; those that "
-                                                "are: ",
-                                                names));
-  }
-  if (parallel.tensor() != 1) {
-    rules.Add("parallel.tensor", absl::StrCat(parallel.tensor(),
-                                              " is not supported by this version; the nearest "
-                                              "valid value is 1"));
-  }
-  rules.CheckRange("parallel.prefetch", parallel.prefetch(), 0, kMaxPrefetch);
-  if (NameOf(parallel.zero1_gradients()).empty()) {
-    rules.Add("parallel.zero1_gradients",
-              absl::StrCat("must be one of ", absl::StrJoin(GradientReductionNames(), ", ")));
-  }
-  CheckShardGroup(parallel, rules);
-  if (NameOf(parallel.recompute()).empty()) {
-    rules.Add("parallel.recompute",
-              absl::StrCat("must be one of ", absl::StrJoin(RecomputeNames(), ", ")));
-  }
-  rules.CheckRange("parallel.bucket_mb", parallel.bucket_mb(), 0, kMaxBucketMb);
-}
-
-// A world is a multiple of the shard group.
-void CheckShardGroupFits(const v1::ElasticSpec& elastic, int64_t shard_group, SpecRules& rules) {
-  const int64_t most = elastic.max_workers();
-  if (most < 1 || shard_group < 1 || elastic.min_workers() < 1) return;
-  const int64_t least = (elastic.min_workers() + shard_group - 1) / shard_group * shard_group;
-  if (most >= least) return;
-  rules.Add("elastic.max_workers",
-            absl::StrCat(most, " leaves no world: at least ", elastic.min_workers(),
-                         " workers, a multiple of parallel.shard_group ", shard_group,
-                         "; the nearest valid value is ", least));
-}
-
-void CheckElastic(const v1::ElasticSpec& elastic, int64_t shard_group, SpecRules& rules) {
+void CheckElastic(const v1::ElasticSpec& elastic, SpecRules& rules) {
   const bool least = rules.CheckRange("elastic.min_workers", elastic.min_workers(), 1, kMaxWorkers);
   // 0 is no bound.
   if (elastic.max_workers() != 0) {
     rules.CheckRange("elastic.max_workers", elastic.max_workers(),
                      least ? elastic.min_workers() : 1, kMaxWorkers);
   }
-  CheckShardGroupFits(elastic, shard_group, rules);
   if (elastic.failure_detection_ms() < kMinDetectionMs ||
       elastic.failure_detection_ms() > kMaxDetectionMs) {
     rules.Add("elastic.failure_detection",
@@ -267,15 +193,16 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckModel(spec.model(), rules);
   CheckData(spec, rules);
   CheckTrain(spec, rules);
-  CheckParallel(spec.parallel(), rules);
+  CheckParallel(spec, rules);
   CheckPrecision(spec.precision(), rules);
-  CheckElastic(spec.elastic(), spec.parallel().shard_group(), rules);
+  CheckElastic(spec.elastic(), rules);
   const std::string& dir = spec.checkpoint().dir();
   // The name is the default directory: what is wrong with it was said.
   if (dir != spec.name() && (dir.size() > kMaxPathLength || HasControl(dir))) {
     rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
                                              " characters, none a control character"));
   }
+  CheckTensorIsExecuted(spec.parallel(), rules);
   return std::move(rules).Take();
 }
 

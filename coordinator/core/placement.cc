@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
 namespace {
@@ -51,8 +52,7 @@ struct Demand {
 
 Demand DemandOf(const v1::JobSpec& spec) {
   Demand demand;
-  demand.granule = std::max<int64_t>(1, spec.parallel().tensor()) *
-                   std::max<int64_t>(1, spec.parallel().shard_group());
+  demand.granule = WorldGranuleOf(spec.parallel());
   demand.least = std::max({int64_t{1}, spec.elastic().min_workers(), demand.granule});
   demand.least = (demand.least + demand.granule - 1) / demand.granule * demand.granule;
   if (spec.elastic().max_workers() > 0) demand.most = spec.elastic().max_workers();

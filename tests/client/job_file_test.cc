@@ -130,9 +130,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "'bf16'?"},
         Refusal{"LaterFormat", "data: {format: llmc}",
                 "job.yaml:1: data.format: 'llmc' is not supported by this version; use text"},
-        Refusal{"LaterKey", "parallel: {offload: optimizer}",
-                "job.yaml:1: parallel.offload: not supported by this version; leave it out or "
-                "write none"},
+        Refusal{"LaterKey", "elastic: {on_nan: rollback}",
+                "job.yaml:1: elastic.on_nan: not supported by this version; leave it out or "
+                "write stop"},
+        Refusal{"UnknownOffload", "parallel: {offload: optimiser}",
+                "job.yaml:1: parallel.offload: 'optimiser' is not one of none, optimizer; did you "
+                "mean 'optimizer'?"},
+        Refusal{"NumberForSequenceParallel", "parallel: {sequence_parallel: 2}",
+                "job.yaml:1: parallel.sequence_parallel: '2' must be true or false"},
         Refusal{"UnknownRecompute", "parallel: {recompute: blocks}",
                 "job.yaml:1: parallel.recompute: 'blocks' is not one of none, block; did you mean "
                 "'block'?"},

@@ -219,13 +219,18 @@ TEST(RunPlan, RefusesTooFewOrTooManyWorkers) {
   spec.mutable_elastic()->set_min_workers(3);
   RunOptions options;
   options.workers = 0;
-  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, kMostLocalWorkers, spec).message(),
             "--workers 0 is out of range; the nearest valid value is 1 (1 to 1024)");
   options.workers = 2;
-  EXPECT_EQ(CheckWorkerCount(options.workers, spec).message(),
+  EXPECT_EQ(CheckWorkerCount(options.workers, kMostLocalWorkers, spec).message(),
             "--workers 2 is less than elastic.min_workers, which is 3");
   options.workers = 3;
-  EXPECT_TRUE(CheckWorkerCount(options.workers, spec).ok());
+  EXPECT_TRUE(CheckWorkerCount(options.workers, kMostLocalWorkers, spec).ok());
+  spec.mutable_parallel()->set_tensor(4);
+  EXPECT_EQ(CheckWorkerCount(options.workers, kMostLocalWorkers, spec).message(),
+            "--workers 3 is too few: a world of at least 3 workers is a multiple of 4 (tensor 4); "
+            "the nearest valid value is 4");
+  EXPECT_TRUE(CheckWorkerCount(4, kMostLocalWorkers, spec).ok());
 }
 
 }  // namespace

@@ -73,6 +73,29 @@ TEST(WorldOf, SaysWhoStaysIdle) {
   EXPECT_THAT(idle, ::testing::ElementsAre("parallel.shard_group is 2: of 3 workers 1 stays idle",
                                            "elastic.max_workers is 5: of 9 workers 4 stay idle",
                                            "parallel.shard_group is 2: of 5 workers 1 stays idle"));
+  idle.clear();
+  spec.mutable_parallel()->set_tensor(2);
+  EXPECT_EQ(WorldOf(spec, 5, idle), 4);
+  spec.mutable_parallel()->set_shard_group(0);
+  EXPECT_EQ(WorldOf(spec, 3, idle), 2);
+  EXPECT_THAT(
+      idle, ::testing::ElementsAre("parallel.tensor × shard_group is 4: of 5 workers 1 stays idle",
+                                   "parallel.tensor is 2: of 3 workers 1 stays idle"));
+}
+
+TEST(PlanFlags, ARankIsOfOneJobsWorld) {
+  PlanFlags flags = OfAFile();
+  EXPECT_FALSE(Read(flags).rank.has_value());
+  flags.rank = "3";
+  EXPECT_EQ(Read(flags).rank, 3);
+  flags.rank = "4";
+  EXPECT_THAT(Error(flags), HasSubstr("--rank"));
+  flags.rank = "0";
+  flags.compare = true;
+  EXPECT_THAT(Error(flags), HasSubstr("leave out --compare"));
+  flags = SevenBillion();
+  flags.rank = "0";
+  EXPECT_THAT(Error(flags), HasSubstr("needs a job file"));
 }
 
 TEST(PlanFlags, ThreadsAreOfAJobsWorkers) {
@@ -306,6 +329,85 @@ TEST(RenderPlan, ShowsAJobsRanksAndOperations) {
     bytes += operation["wire_bytes"].get<int64_t>();
   }
   EXPECT_EQ(bytes, json["wire_bytes_per_step"]["total"].get<int64_t>());
+}
+
+v1::JobSpec TensorByData() {
+  v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 4);
+  spec.mutable_parallel()->set_tensor(2);
+  spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
+  return spec;
+}
+
+TEST(RenderPlan, ShowsTheGroupsAndShardsOfARank) {
+  const WorldLayout layout(TensorByData(), 8);
+  const std::string text = RankLayoutText(layout, 5);
+  EXPECT_THAT(text, AllOf(HasSubstr("tensor  4, 5\n"), HasSubstr("data    1, 3, 5, 7\n"),
+                          HasSubstr("\nh.2 ")));
+  const Json json = RankLayoutJson(layout, 5);
+  EXPECT_EQ(json["groups"][0], Json({{"kind", "tensor"}, {"ranks", {4, 5}}}));
+  ASSERT_EQ(json["shards"].size(), 5u);
+  const v1::UnitShard shard = layout.ShardsOf(5)[1];
+  EXPECT_EQ(json["shards"][1]["unit"], "h.0");
+  EXPECT_EQ(json["shards"][1]["begin"], shard.begin());
+  EXPECT_EQ(json["shards"][1]["end"], shard.end());
+  EXPECT_GT(shard.begin(), 0);
+  // Of many ranks the first and the last.
+  EXPECT_THAT(RankLayoutText(WorldLayout(TensorByData(), 64), 5),
+              HasSubstr("data    1, 3, 5, … 63 (32 ranks)\n"));
+}
+
+TEST(RenderPlan, ShowsTheRankThatWasAskedAbout) {
+  PlanFlags flags = OfAFile();
+  flags.workers = "8";
+  flags.rank = "7";
+  const PlanRequest request = Read(flags);
+  const PlanReport report = ReportOnJob(TensorByData(), 8, request.limits, request.cost, 1, 7);
+  ASSERT_EQ(report.ranks.size(), 1u);
+  const std::string text = PlanText(report, request);
+  EXPECT_THAT(text, AllOf(StartsWith("zero3, tensor 2: 8 workers, "), HasSubstr("rank 7"),
+                          Not(HasSubstr("every rank")), Not(HasSubstr("rank 0"))));
+}
+
+TEST(RenderPlan, ShowsWhatGoesRoundInWhichGroup) {
+  const PlanRequest request = Read(OfAFile());
+  PlanReport report = ReportOnJob(TensorByData(), 4, request.limits, request.cost);
+  v1::RankLedger& ledger = report.ranks.front();
+  ledger.mutable_wire_by_group()->clear();
+  (*ledger.mutable_wire_by_group())["data"].mutable_bytes()->set_predicted(1024);
+  report.ranks.resize(1);
+  EXPECT_THAT(PlanText(report, request), Not(HasSubstr("by the group")));
+  (*ledger.mutable_wire_by_group())["tensor"].mutable_bytes()->set_predicted(2048);
+  EXPECT_THAT(PlanText(report, request), HasSubstr("\ntensor     2.0 KiB         0\n"
+                                                   "data       1.0 KiB         0\n"));
+  const Json json = PlanJson(report, request);
+  EXPECT_EQ(json["ranks"][0]["wire_by_group"]["tensor"]["bytes"], 2048);
+  EXPECT_EQ(json["tensor"], 2);
+}
+
+TEST(RenderPlan, SaysWhereTheOptimizerStateLives) {
+  const PlanRequest request = Read(OfAFile());
+  v1::JobSpec spec = TensorByData();
+  PlanReport report = ReportOnJob(spec, 4, request.limits, request.cost);
+  EXPECT_THAT(PlanText(report, request), HasSubstr("optimizer state lives in host memory"));
+  EXPECT_EQ(PlanJson(report, request)["optimizer_location"], "host");
+  spec.mutable_parallel()->set_offload(v1::OFFLOAD_NONE);
+  report = ReportOnJob(spec, 4, request.limits, request.cost);
+  EXPECT_THAT(PlanText(report, request), Not(HasSubstr("host memory")));
+  EXPECT_EQ(PlanJson(report, request)["optimizer_location"], "device");
+}
+
+// Members of a tensor-parallel group share the model: more of them hold less each.
+TEST(RenderPlan, CountsTheWholeModelAndWhatIsHeldTwice) {
+  const PlanRequest request = Read(OfAFile());
+  v1::JobSpec spec = TensorByData();
+  const PlanReport split = ReportOnJob(spec, 4, request.limits, request.cost);
+  spec.mutable_parallel()->set_tensor(1);
+  const PlanReport whole = ReportOnJob(spec, 4, request.limits, request.cost);
+  EXPECT_EQ(split.parameters, whole.parameters);
+  EXPECT_EQ(split.data_degree(), 2);
+  // zero3 holds nothing twice but what both members have whole: norms, biases, positions.
+  EXPECT_EQ(whole.redundant_bytes, 0);
+  EXPECT_EQ(split.redundant_bytes, 16 * (32 * 64 + 3 * 6 * 64 + 2 * 64));
 }
 
 TEST(RenderPlan, SaysTimesShortly) {

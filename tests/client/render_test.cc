@@ -60,7 +60,8 @@ TEST(RenderJson, WritesEveryEventAsDocumented) {
             R"("all_gather":{"predicted":2048,"measured":2048,)"
             R"("messages":{"predicted":4,"measured":4}},)"
             R"("total":{"predicted":2048,"measured":2048,)"
-            R"("messages":{"predicted":4,"measured":4}}},"process_bytes":3300000})");
+            R"("messages":{"predicted":4,"measured":4}}},"process_bytes":3300000,)"
+            R"("optimizer_location":"device"})");
   EXPECT_EQ(
       ToLine(EventJson(Event("done { state: JOB_STATE_FAILED steps: 3 reason: 'rank 1 died' }"))),
       R"({"event":"done","state":"FAILED","steps":3,"reason":"rank 1 died","weights_path":""})");
@@ -112,7 +113,8 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
         "name: d\nmodel: {arch: llama, layers: 1, hidden: 24, heads: 4, kv_heads: 2, vocab: 300, "
         "context: 5, norm_eps: 1e-6, rope_theta: 123.25, rope_scaling: {factor: 8, "
         "low_freq_factor: 2, high_freq_factor: 3.5, original_context: 77}}\n"
-        "data: {train: [x]}\ntrain: {steps: 3}\nparallel: {recompute: block}\n"}) {
+        "data: {train: [x]}\ntrain: {steps: 3}\nparallel: {recompute: block, tensor: 2, "
+        "sequence_parallel: true, offload: optimizer}\n"}) {
     const absl::StatusOr<JobFile> file = ParseJobFile(text, "a", {});
     ASSERT_TRUE(file.ok()) << file.status();
     const v1::JobSpec spec = NormalizeJobSpec(file->spec);
@@ -208,6 +210,36 @@ TEST(RenderText, SaysThatTheLedgersAreExactOnlyWhenTheyAre) {
   EXPECT_THAT(LedgerTables({exact}),
               ::testing::EndsWith("\n\nBytes sent by each rank in one step: none\n"
                                   "\npredicted = measured to the byte\n"));
+}
+
+TEST(RenderText, ShowsBytesByGroupAndWhereTheOptimizerStateLives) {
+  v1::RankLedger ledger = Event(kLedger).ledger();
+  EXPECT_THAT(LedgerTables({ledger}), ::testing::Not(::testing::HasSubstr("host memory")));
+  ledger.set_offload(v1::OFFLOAD_OPTIMIZER);
+  const auto set = [&](const char* group, int64_t bytes) {
+    v1::LedgerLine& line = *(*ledger.mutable_wire_by_group())[group].mutable_bytes();
+    line.set_predicted(bytes);
+    line.set_measured(bytes);
+  };
+  set("data", 1024);
+  const std::string one_group = LedgerTables({ledger});
+  EXPECT_THAT(one_group, ::testing::HasSubstr("\noptimizer state lives in host memory"));
+  EXPECT_THAT(one_group, ::testing::Not(::testing::HasSubstr("by the group")));
+  set("tensor", 1024);
+  EXPECT_THAT(LedgerTables({ledger}),
+              ::testing::HasSubstr("\nThe same by the group that they went round in\n"
+                                   "group              rank 1\n"
+                                   "tensor  1.0 KiB / 1.0 KiB\n"
+                                   "data    1.0 KiB / 1.0 KiB\n"));
+  // These count as well.
+  EXPECT_THAT(LedgerTables({ledger}), ::testing::HasSubstr("differ in 2 lines:"));
+  (*ledger.mutable_wire_by_group())["data"].mutable_messages()->set_measured(1);
+  EXPECT_THAT(LedgerTables({ledger}), ::testing::HasSubstr("differ in 3 lines:"));
+  v1::JobEvent event;
+  *event.mutable_ledger() = ledger;
+  const Json json = EventJson(event);
+  EXPECT_EQ(json["optimizer_location"], "host");
+  EXPECT_EQ(json["wire_by_group"]["tensor"]["measured"], 1024);
 }
 
 TEST(RenderText, ListsJobsAndWorkers) {

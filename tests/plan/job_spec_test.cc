@@ -174,6 +174,9 @@ TEST(Names, ReadBackForEveryValue) {
   for (const absl::string_view name : RecomputeNames()) {
     EXPECT_EQ(NameOf(RecomputeFromName(name)), name);
   }
+  for (const absl::string_view name : OffloadNames()) {
+    EXPECT_EQ(NameOf(OffloadFromName(name)), name);
+  }
   for (const absl::string_view name : DataTypeNames()) {
     EXPECT_EQ(NameOf(DataTypeFromName(name)), name);
   }
@@ -433,10 +436,14 @@ INSTANTIATE_TEST_SUITE_P(
         Violation{"Tokenizer",
                   [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe.json"); },
                   {"data.tokenizer: must be 'bytes': this version has no other tokenizer"}},
-        Violation{"TensorParallel",
-                  [](v1::JobSpec& s) { s.mutable_parallel()->set_tensor(2); },
-                  {"parallel.tensor: 2 is not supported by this version; the nearest valid value "
-                   "is 1"}},
+        Violation{"NoTensorDegree",
+                  [](v1::JobSpec& s) { s.mutable_parallel()->set_tensor(-1); },
+                  {"parallel.tensor: -1 is out of range; the nearest valid value is 1 (1 to "
+                   "65536)"}},
+        Violation{
+            "UnknownOffload",
+            [](v1::JobSpec& s) { s.mutable_parallel()->set_offload(static_cast<v1::Offload>(9)); },
+            {"parallel.offload: must be one of none, optimizer"}},
         Violation{"NegativePrefetch",
                   [](v1::JobSpec& s) { s.mutable_parallel()->set_prefetch(-1); },
                   {"parallel.prefetch: -1 is out of range; the nearest valid value is 0 (0 to "
@@ -467,8 +474,16 @@ TEST(ValidateJobSpec, ReportsEverythingThatIsWrong) {
   spec.clear_name();
   spec.mutable_model()->set_heads(5);
   spec.mutable_train()->set_seq_len(-1);
-  spec.mutable_parallel()->set_tensor(3);
+  spec.mutable_parallel()->set_tensor(-3);
   EXPECT_EQ(Violations(spec).size(), 4u);
+}
+
+TEST(ValidateJobSpec, RefusesTensorParallelismThatIsNotExecuted) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_parallel()->set_tensor(2);
+  EXPECT_THAT(Violations(spec),
+              ElementsAre("parallel.tensor: 2 is not supported by this version; the nearest valid "
+                          "value is 1"));
 }
 
 // It is the default checkpoint.dir, of which nobody spoke.

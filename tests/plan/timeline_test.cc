@@ -120,6 +120,51 @@ TEST(Timeline, TheStepEndsWhenTheGathersAfterTheUpdateHaveEnded) {
   EXPECT_EQ(times.exposed, 5 + 8);
 }
 
+// The next step's first forwards hide what they do not need yet.
+// compute: |f0 2|f1 2|x 1|u0 2|u1 2|f0 2|f1 2|…
+// link:    |          |    |g0 5  |g1  5  |
+TEST(Timeline, GathersAfterTheUpdateHaveUntilTheNextForwards) {
+  const StepPlan plan{{Op(StepOp::kForward, 0), Op(StepOp::kForward, 1),
+                       Op(StepOp::kExchange, -1, 1), Op(StepOp::kUpdate, 0),
+                       Op(StepOp::kGather, 0, 5), Op(StepOp::kUpdate, 1),
+                       Op(StepOp::kGather, 1, 5)}};
+  // Unit 0's gather ends 3 after the updates, unit 1's 5 later, 3 after the forward of unit 0.
+  const StepTimes times = WalkRepeatedly(plan, FourUnits(2, 4), kByteASecond);
+  EXPECT_EQ(times.step, 3 + 2 + 3 + 2 + 1 + 2 + 2);
+  EXPECT_EQ(times.exposed, 3 + 3 + 1);
+}
+
+// What each rank adds up of the others' gradients grows with the rounds that bring them.
+TEST(Timeline, TakesTheSumsOfScatteredGradientsEveryRound) {
+  const v1::JobSpec one = MakeJob("zero2", v1::DATA_TYPE_BF16, 2);
+  const v1::JobSpec three = MakeJob("zero2", v1::DATA_TYPE_BF16, 6);
+  CostModel cost = {.flops = 1e30, .bandwidth = 1e30, .tensor_bandwidth = 1e30};
+  const auto added_by_sums = [&](const v1::JobSpec& spec) {
+    cost.fold_seconds = 0;
+    const double free = EstimateStep(BuildRankPlan(spec, 0, 2), spec, cost).communication;
+    cost.fold_seconds = 1;
+    return EstimateStep(BuildRankPlan(spec, 0, 2), spec, cost).communication - free;
+  };
+  EXPECT_GT(added_by_sums(one), 0);
+  EXPECT_NEAR(added_by_sums(three) / added_by_sums(one), 3, 1e-9);
+}
+
+// A block's recomputation stops before its last product.
+TEST(Timeline, RecomputesAllOfABlockButItsLastProduct) {
+  v1::JobSpec spec = MakeJob("ddp", v1::DATA_TYPE_BF16, 1);
+  const CostModel cost = {.flops = 1, .bandwidth = 1, .tensor_bandwidth = 1};
+  const RankPlan plan = BuildRankPlan(spec, 0, 1);
+  const double kept = EstimateStep(plan, spec, cost).compute;
+  spec.mutable_parallel()->set_recompute(v1::RECOMPUTE_BLOCK);
+  const double recomputed = EstimateStep(BuildRankPlan(spec, 0, 1), spec, cost).compute;
+  const int64_t seq_len = spec.train().seq_len();
+  const int64_t tokens = spec.train().micro_batch() * seq_len;
+  const double block =
+      ForwardFlops(plan.shape, plan.inventory, plan.inventory.units[1], seq_len, tokens);
+  const double last = 2.0 * static_cast<double>(tokens * plan.shape.ffn * plan.shape.hidden);
+  EXPECT_NEAR(recomputed - kept, static_cast<double>(plan.shape.layers - 1) * (block - last), 1);
+}
+
 // F56
 TEST(ModelFlops, AreSixAParameterAndTokenAndCausalAttention) {
   const v1::JobSpec spec = MakeJob("ddp", v1::DATA_TYPE_BF16, 1);

@@ -64,6 +64,12 @@ RankArenas ArenasOf(const RankPlan& plan, const RankMesh& mesh) {
   return arenas;
 }
 
+// Its activations come first in the arena.
+std::optional<TensorGroup> TensorGroupOf(const RankMesh& mesh) {
+  if (mesh.tensor() == nullptr) return std::nullopt;
+  return TensorGroup(*mesh.tensor(), mesh.tensor()->arena());
+}
+
 absl::StatusOr<int64_t> IdleAnonymousBytes() {
   // What an earlier job of this process left in the heap would be taken up again, and not count.
   ReturnFreeHeap();
@@ -94,9 +100,12 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_)),
       memory_(plan, ArenasOf(plan, mesh), meter_),
+      tensor_(TensorGroupOf(mesh)),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
-                       spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_)),
-      executor_(plan, spec_, *ops_, *model_, mesh, memory_, data_, meter_),
+                       spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_,
+                       tensor_.has_value() ? &*tensor_ : nullptr)),
+      executor_(plan, spec_, *ops_, *model_, tensor_.has_value() ? &*tensor_ : nullptr, mesh,
+                memory_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
@@ -119,13 +128,16 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
   const int64_t steps = spec_.train().steps();
   const int64_t eval_every = spec_.train().eval_every();
   while (step_ < steps) {
+    const bool last = step_ + 1 == steps;
+    const bool measured = step_ == 0 || last;
+    // What is counted of a step includes what it gathers at its end, and nothing of the one before.
+    if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     const GroupCounts before = mesh_.counts_by_group();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
-    const bool last = step_ == steps;
+    if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
     if (step_ == 1) ReturnFreeHeap();
-    const GroupCounts step_counts = Difference(mesh_.counts_by_group(), before);
-    if (step_ == 1 || last) ReportLedger(step_counts, observer);
+    if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before), observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
       SHERD_RETURN_IF_ERROR(Evaluate(observer));
     }

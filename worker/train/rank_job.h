@@ -74,6 +74,7 @@ class RankJob {
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;
   std::unique_ptr<Ops> ops_;
   RankMemory memory_;
+  std::optional<TensorGroup> tensor_;  // none in a group of one
   std::unique_ptr<Model> model_;
   StepExecutor executor_;
   StepPlan eval_plan_;

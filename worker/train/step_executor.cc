@@ -34,14 +34,15 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 }  // namespace
 
 StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
-                           RankMesh& mesh, RankMemory& memory, BatchSource& source,
-                           MemoryMeter& meter)
+                           const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory,
+                           BatchSource& source, MemoryMeter& meter)
     : plan_(plan),
       spec_(spec),
       rank_(plan.data_rank),
       head_(static_cast<int>(plan.inventory.units.size()) - 1),
       ops_(ops),
       model_(model),
+      tensor_(tensor),
       mesh_(mesh),
       comm_(mesh.sharers()),
       memory_(memory),
@@ -105,10 +106,13 @@ absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
     current_.store(&op, std::memory_order_relaxed);
     SHERD_RETURN_IF_ERROR(RunOp(op, walk));
   }
-  // What was gathered after the update: the step ends when all parameters are whole again.
-  for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
   current_.store(nullptr, std::memory_order_relaxed);
   return walk.figures;
+}
+
+absl::Status StepExecutor::Settle() {
+  for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
+  return absl::OkStatus();
 }
 
 absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
@@ -172,6 +176,19 @@ absl::Status StepExecutor::WaitFor(Communicator& comm, Ticket& ticket) {
 
 void StepExecutor::AwaitQuiet() { mesh_.AwaitQuiet(); }
 
+absl::Status StepExecutor::Compute(double& phase, absl::FunctionRef<void()> part) {
+  const double waited_before = tensor_ == nullptr ? 0 : tensor_->exposed_seconds();
+  {
+    const PhaseTimer timer(phase);
+    part();
+  }
+  if (tensor_ == nullptr) return absl::OkStatus();
+  const double waited = tensor_->exposed_seconds() - waited_before;
+  phases_.exposed += waited;
+  phase -= waited;
+  return mesh_.tensor()->status();
+}
+
 absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
   if (round == current_round_) return absl::OkStatus();
   const PhaseTimer timer(phases_.data);
@@ -192,9 +209,10 @@ absl::Status StepExecutor::Forward(const PlannedOp& op, Walk& walk) {
   double loss = 0;
   int64_t tokens = 0;
   if (has_micro_batch_) {
-    const PhaseTimer timer(phases_.forward);
-    model_.Forward(op.unit, params_, batch_);
-    if (op.unit == head_ && evaluates) loss = model_.Loss(params_, batch_);
+    SHERD_RETURN_IF_ERROR(Compute(phases_.forward, [&] {
+      model_.Forward(op.unit, params_, batch_);
+      if (op.unit == head_ && evaluates) loss = model_.Loss(params_, batch_);
+    }));
     if (op.unit == head_) tokens = CountTargets(batch_.targets, batch_.batch * batch_.tokens);
   }
   if (op.unit == head_) {
@@ -222,10 +240,12 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
   SHERD_RETURN_IF_ERROR(PrepareGradients(op.unit));
   if (op.unit == head_ && plan_.inventory.tied) SHERD_RETURN_IF_ERROR(PrepareGradients(0));
   if (!has_micro_batch_) return absl::OkStatus();
-  const PhaseTimer timer(phases_.backward);
   const double global_tokens = static_cast<double>(spec_.train().global_batch() * batch_.tokens);
-  const double loss =
-      model_.Backward(op.unit, params_, grads_, batch_, static_cast<float>(1.0 / global_tokens));
+  double loss = 0;
+  SHERD_RETURN_IF_ERROR(Compute(phases_.backward, [&] {
+    loss =
+        model_.Backward(op.unit, params_, grads_, batch_, static_cast<float>(1.0 / global_tokens));
+  }));
   if (op.unit == head_) walk.losses.back() = loss;
   return absl::OkStatus();
 }

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/memory.h"
 #include "plan/ledger.h"
 #include "worker/model/model.h"
+#include "worker/model/tensor_group.h"
 #include "worker/train/exchange_record.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
@@ -52,15 +54,20 @@ struct PhaseSeconds {
 class StepExecutor {
  public:
   // All arguments are kept and must outlive the executor. `seq_len` and `micro_batch` come from the
-  // job.
+  // job. `tensor` is the model's group, null when it has none.
   StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
-               RankMesh& mesh, RankMemory& memory, BatchSource& source, MemoryMeter& meter);
+               const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, BatchSource& source,
+               MemoryMeter& meter);
 
-  // Trains one step. kAborted after Stop, kDataLoss when loss or norm is not finite (nothing is
-  // updated then), and what the communicator and the source answer.
+  // Trains one step. What it gathers after its update may still be under way then, and has until
+  // the next forward of its unit. kAborted after Stop, kDataLoss when loss or norm is not finite
+  // (nothing is updated then), and what the communicator and the source answer.
   absl::StatusOr<StepFigures> Train(int64_t step);
   // Walks `plan` over `micro_batches` evaluation micro-batches.
   absl::StatusOr<StepFigures> Evaluate(const StepPlan& plan, int64_t micro_batches);
+
+  // Waits for what is still under way. Errors of Communicator::Wait.
+  absl::Status Settle();
 
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
@@ -99,6 +106,9 @@ class StepExecutor {
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);
 
+  // Runs a part of the model, whose seconds are those of `phase` but for what it waits for its
+  // tensor-parallel group, and answers that group's error, after which the model holds garbage.
+  absl::Status Compute(double& phase, absl::FunctionRef<void()> part);
   absl::Status ReadMicroBatch(const Walk& walk, int64_t round);
   absl::Status PrepareGradients(int unit);
   // Waits for an operation among those that share the rank's shards, or another communicator's.
@@ -117,6 +127,7 @@ class StepExecutor {
   const int head_;
   Ops& ops_;
   Model& model_;
+  const TensorGroup* const tensor_;
   RankMesh& mesh_;
   Communicator& comm_;  // among those that share the rank's shards
   RankMemory& memory_;

@@ -9,7 +9,7 @@
 #include "tests/support/jobs.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "tests/worker/train/outcome.h"
 
 namespace sherd {
 namespace {
@@ -38,16 +38,7 @@ Outcome Train(const v1::JobSpec& spec, int world, int threads) {
   for (const v1::EvalReport& eval : ranks[0].evals) {
     outcome.curve.push_back(std::bit_cast<uint64_t>(eval.loss()));
   }
-  const absl::StatusOr<Manifest> manifest = ReadManifest(ranks[0].result.weights_path);
-  EXPECT_TRUE(manifest.ok()) << manifest.status();
-  if (!manifest.ok()) return outcome;
-  std::vector<std::vector<float>> tensors;
-  tensors.reserve(manifest->tensors.size());
-  EXPECT_TRUE(LoadTensors(ranks[0].result.weights_path, *manifest, [&](const StoredTensor& tensor) {
-                tensors.emplace_back(static_cast<size_t>(tensor.elements));
-                return tensors.back().data();
-              }).ok());
-  for (const std::vector<float>& tensor : tensors) {
+  for (const auto& [name, tensor] : testing::ReadWeights(ranks[0].result.weights_path)) {
     for (const float value : tensor) outcome.weights.push_back(std::bit_cast<uint32_t>(value));
   }
   return outcome;

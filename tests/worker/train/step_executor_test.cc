@@ -190,10 +190,7 @@ class TouchingModel final : public Model {
     ReadParams(unit, params, absl::StrCat("the forward of unit ", unit));
     if (comm_.Pending(Collective::kAllGather) > 0) ++observed_.forwards_beside_gathers;
   }
-  double Loss(absl::Span<const UnitParams> params, const MicroBatch&) override {
-    ReadParams(static_cast<int>(params.size()) - 1, params, "the loss");
-    return 1;
-  }
+  double Loss(absl::Span<const UnitParams>, const MicroBatch&) override { return 1; }
   double Backward(int unit, absl::Span<const UnitParams> params, absl::Span<const UnitGrads> grads,
                   const MicroBatch&, float) override {
     const std::string what = absl::StrCat("the backward of unit ", unit);
@@ -270,13 +267,19 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, comm);
   NoText text;
-  StepExecutor executor(plan, spec, *ops, model, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
   std::vector<double> norms;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
     EXPECT_TRUE(figures.ok()) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
-    for (int op = 0; op < kCollectives; ++op) {
+    // What is gathered after an update may still be under way when the next step begins.
+    const int first_op = step == 1 ? 1 : 0;
+    static_assert(static_cast<int>(Collective::kAllGather) == 0);
+    if (step == 2) {
+      EXPECT_TRUE(executor.Settle().ok());
+    }
+    for (int op = first_op; op < kCollectives; ++op) {
       EXPECT_EQ(comm.Pending(static_cast<Collective>(op)), 0) << "after step " << step;
     }
   }
@@ -363,6 +366,9 @@ TEST(StepExecutor, ComputesWhileCollectivesAreUnderWay) {
   // All but the head's, with which the last gather ends.
   EXPECT_EQ(overlap("zero3", 1).forwards_beside_gathers, 2 * 6);
   EXPECT_EQ(overlap("zero3", 0).forwards_beside_gathers, 0);
+  // The second step's forwards run beside the gathers that follow the first one's update.
+  EXPECT_EQ(overlap("zero1", 1).forwards_beside_gathers, 6);
+  EXPECT_EQ(overlap("zero2", 1).forwards_beside_gathers, 6);
   // Blocks 4…1 are gathered ahead of their backward, beside the head's and those of 4…2; block 0's
   // beside that of 1.
   EXPECT_EQ(overlap("zero3", 1).backwards_beside_gathers, 2 * 5);

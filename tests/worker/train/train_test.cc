@@ -11,27 +11,15 @@
 #include "tests/support/jobs.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
+#include "tests/worker/train/outcome.h"
 
 namespace sherd {
 namespace {
 
+using testing::ExpectExactLedgers;
 using ::testing::HasSubstr;
 using testing::LocalWorld;
 using testing::RankRecord;
-
-void ExpectExactLedgers(const std::vector<RankRecord>& ranks, const std::string& what) {
-  for (const RankRecord& rank : ranks) {
-    ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
-    ASSERT_FALSE(rank.ledgers.empty());
-    for (const auto& [pool, line] : rank.ledgers.back().memory()) {
-      EXPECT_EQ(line.predicted(), line.measured()) << what << " " << pool;
-    }
-    for (const auto& [op, line] : rank.ledgers.back().wire()) {
-      EXPECT_EQ(line.bytes().predicted(), line.bytes().measured()) << what << " " << op;
-      EXPECT_EQ(line.messages().predicted(), line.messages().measured()) << what << " " << op;
-    }
-  }
-}
 
 // F10, F16, F17: what was predicted is what was allocated and sent, to the byte, on every rank,
 // also where sizes and micro-batches do not divide.
