@@ -21,12 +21,12 @@ World::World(Repetitions& repetitions, int rank, int size, int64_t arena_bytes) 
   group.rank = rank;
   group.addresses = absl::StrSplit(repetitions.Hear(), ' ');
   SHERD_CHECK(static_cast<int>(group.addresses.size()) == size);
-  ShmOptions options;
+  FormOptions options;
   options.arena_bytes = arena_bytes;
   // The others wait while compare.py lets somebody else run.
   options.operation_timeout = absl::Minutes(30);
   absl::StatusOr<std::unique_ptr<Communicator>> comm =
-      FormShmCommunicator(*listener_, group, options, nullptr);
+      FormCommunicator(*listener_, group, options, nullptr);
   if (!comm.ok()) std::cerr << comm.status() << std::endl;
   SHERD_CHECK(comm.ok());
   comm_ = *std::move(comm);

@@ -183,10 +183,10 @@ class RankTrainer final : public Trainer {
     for (const int rank : group.ranks) {
       spec.addresses.push_back(assignment_.peers(rank).data_address());
     }
-    ShmOptions options;
+    FormOptions options;
     options.arena_bytes = arena_bytes;
     options.operation_timeout = kOperationTimeout;
-    return FormShmCommunicator(listener_, spec, options, &formation_abort_);
+    return FormCommunicator(listener_, spec, options, &formation_abort_);
   }
 
   absl::Status RunFormed(const DataGroups& groups, const RankPlan& plan, DataMesh& mesh,

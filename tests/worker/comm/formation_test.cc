@@ -44,11 +44,11 @@ class Group {
   }
   absl::StatusOr<std::unique_ptr<Communicator>> Form(const GroupSpec& spec) {
     const auto rank = static_cast<size_t>(spec.rank);
-    return FormShmCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
+    return FormCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
   }
   absl::StatusOr<std::unique_ptr<Communicator>> Form(int rank) { return Form(Spec(rank)); }
 
-  ShmOptions& options() { return options_; }
+  FormOptions& options() { return options_; }
   FormationAbort& abort(int rank) { return aborts_[static_cast<size_t>(rank)]; }
   const std::string& address(int rank) const { return spec_.addresses[static_cast<size_t>(rank)]; }
   DataListener& listener(int rank) { return *listeners_[static_cast<size_t>(rank)]; }
@@ -69,7 +69,7 @@ class Group {
 
  private:
   GroupSpec spec_;
-  ShmOptions options_;
+  FormOptions options_;
   std::vector<std::unique_ptr<DataListener>> listeners_;
   std::vector<FormationAbort> aborts_;
 };
@@ -168,7 +168,7 @@ TEST(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
     spec.addresses[1] = spec.addresses[0];
     auto listener = *DataListener::Bind();
     const absl::Status status =
-        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+        FormCommunicator(*listener, spec, group.options(), nullptr).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("wrong secret"));
   });
@@ -185,7 +185,7 @@ TEST(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
     spec.epoch = epoch;
     auto listener = *DataListener::Bind();
     const absl::Status status =
-        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+        FormCommunicator(*listener, spec, group.options(), nullptr).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 5"));
   };
@@ -201,7 +201,7 @@ TEST(Formation, ALaterEpochWaitsForItsFormation) {
   const auto form = [&](DataListener& listener, int rank, int64_t epoch) {
     GroupSpec spec = group.Spec(rank);
     spec.epoch = epoch;
-    auto formed = FormShmCommunicator(listener, spec, group.options(), nullptr);
+    auto formed = FormCommunicator(listener, spec, group.options(), nullptr);
     ASSERT_TRUE(formed.ok()) << formed.status();
     EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
   };

@@ -56,7 +56,7 @@ using Work = absl::Status (*)(Communicator& comm);
     if (!Receive(socket, &address)) ::_exit(4);
     group.addresses.emplace_back(address.text.data());
   }
-  auto comm = FormShmCommunicator(*listener, group, {.arena_bytes = 1 << 20}, nullptr);
+  auto comm = FormCommunicator(*listener, group, {.arena_bytes = 1 << 20}, nullptr);
   if (!comm.ok()) ::_exit(5);
   if (!(*comm)->Wait((*comm)->Barrier()).ok()) ::_exit(6);
   Send(socket, Report{});
