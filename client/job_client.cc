@@ -24,6 +24,9 @@ constexpr char kInvalidFieldsUrl[] = "type.googleapis.com/sherd.v1.InvalidFields
 constexpr absl::Duration kCallDeadline = absl::Seconds(30);
 constexpr absl::Duration kSubmitPatience = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+// Of one attempt to connect: far networks and busy machines take their time. One that is refused
+// fails at once.
+constexpr int kConnectLimitMs = 5'000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -32,7 +35,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectLimitMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetMaxReceiveMessageSize(kMostCoordinatorMessageBytes);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

@@ -94,8 +94,8 @@ Json OperationsJson(const RankPlan& plan) {
   Json operations = Json::array();
   for (const PlannedOp& op : plan.step.ops) {
     operations.push_back({{"operation", Describe(op, plan.inventory)},
-                          {"wire_bytes", op.wire_bytes},
-                          {"wire_messages", op.wire_messages}});
+                          {"wire_bytes", op.wire().bytes},
+                          {"wire_messages", op.wire().messages}});
   }
   return operations;
 }

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "common/check.h"
 #include "plan/element_bytes.h"
+#include "plan/gradient_shares.h"
 
 namespace sherd {
 namespace {
 
-StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec, int rank) {
+StepPlanOptions OptionsOf(const RankPlan& plan, const v1::JobSpec& spec) {
   StepPlanOptions options;
   options.micro_batches = plan.micro_batches;
-  options.rank = rank;
+  options.rank = plan.data_rank;
   options.reshard_after_forward = spec.parallel().reshard_after_forward();
   options.prefetch = spec.parallel().prefetch();
   options.bucket_bytes = spec.parallel().bucket_mb() << 20;
@@ -49,62 +51,50 @@ int64_t TransientElements(const RankPlan& plan, int64_t blocks) {
   return elements;
 }
 
-const char* WireName(StepOp op) {
-  switch (op) {
-    case StepOp::kGather:
-      return "all_gather";
-    case StepOp::kReduceScatter:
-      return "reduce_scatter";
-    case StepOp::kAllReduce:
-    case StepOp::kReduceReplicas:
-      return "all_reduce";
-    case StepOp::kExchange:
-      return "exchange";
-    default:
-      return nullptr;
-  }
+void AddPredicted(const Wire& wire, v1::WireLine& line) {
+  line.mutable_bytes()->set_predicted(line.bytes().predicted() + wire.bytes);
+  line.mutable_messages()->set_predicted(line.messages().predicted() + wire.messages);
 }
 
 void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
-  int64_t bytes = 0;
-  int64_t messages = 0;
+  auto& by_op = *ledger.mutable_wire();
+  auto& by_group = *ledger.mutable_wire_by_group();
+  v1::WireLine& total = by_op["total"];
   for (const PlannedOp& op : step.ops) {
-    const char* name = WireName(op.op);
-    if (name == nullptr) continue;
-    v1::WireLine& line = (*ledger.mutable_wire())[name];
-    line.mutable_bytes()->set_predicted(line.bytes().predicted() + op.wire_bytes);
-    line.mutable_messages()->set_predicted(line.messages().predicted() + op.wire_messages);
-    bytes += op.wire_bytes;
-    messages += op.wire_messages;
+    for (const PlannedWire& planned : op.wires) {
+      AddPredicted(planned.wire, by_op[std::string(NameOf(planned.op))]);
+      AddPredicted(planned.wire, by_group[std::string(NameOf(planned.group))]);
+      AddPredicted(planned.wire, total);
+    }
   }
-  v1::WireLine& total = (*ledger.mutable_wire())["total"];
-  total.mutable_bytes()->set_predicted(bytes);
-  total.mutable_messages()->set_predicted(messages);
 }
 
 }  // namespace
 
-RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree) {
+RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
+  const int tensor = static_cast<int>(spec.parallel().tensor());
+  SHERD_CHECK(tensor >= 1 && world % tensor == 0 && rank >= 0 && rank < world);
+  const int degree = world / tensor;
   RankPlan plan;
+  plan.rank = rank;
+  plan.data_rank = rank / tensor;
   const StrategyRow* row = FindStrategy(spec.parallel());
   SHERD_CHECK(row != nullptr);
   plan.strategy = *row;
   plan.shape = ShapeOf(spec.model());
-  plan.inventory = BuildInventory(plan.shape);
+  plan.inventory = BuildInventory(plan.shape, TensorPlaceOf(spec.parallel(), rank % tensor));
   plan.layout = BuildShardLayout(plan.inventory, ShardDegreeOf(*row, spec.parallel(), degree));
   plan.micro_batches = SplitMicroBatches(spec.train().global_batch() / spec.train().micro_batch(),
                                          degree, ReplicasOf(*row, spec.parallel(), degree));
   plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
   plan.param_bytes = ElementBytes(spec.precision().compute());
   plan.grad_bytes = ElementBytes(spec.precision().grad());
-  plan.step =
-      BuildStepPlan(plan.inventory, plan.layout, plan.strategy, OptionsOf(plan, spec, rank));
+  plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy, OptionsOf(plan, spec));
   return plan;
 }
 
-StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int rank,
-                          int64_t micro_batches) {
-  StepPlanOptions options = OptionsOf(plan, spec, rank);
+StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int64_t micro_batches) {
+  StepPlanOptions options = OptionsOf(plan, spec);
   options.micro_batches =
       SplitMicroBatches(micro_batches, plan.micro_batches.degree, /*replicas=*/1);
   options.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound;
@@ -155,16 +145,36 @@ int64_t ReplicaArenaBytes(const RankPlan& plan) {
   return elements * plan.grad_bytes;
 }
 
+int64_t ShareBytes(const RankPlan& plan, int members) {
+  if (members == 1) return 0;
+  int64_t most = 0;
+  for (size_t unit = 0; unit < plan.inventory.units.size(); ++unit) {
+    most = std::max(most, ElementsIn(SharedGradients(plan.inventory.units[unit],
+                                                     plan.Owned(static_cast<int>(unit)), members)));
+  }
+  constexpr int64_t kCacheLine = 64;
+  return (most * plan.grad_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+int64_t TensorArenaBytes(const RankPlan& plan, const v1::JobSpec& spec) {
+  return ShareBytes(plan, plan.part().place.degree);
+}
+
+bool SumsOverKvCopies(const RankPlan& plan) {
+  const ModelPart& part = plan.part();
+  return part.kv_copies > 1 && part.kv_copies < part.place.degree;
+}
+
 ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
   return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
                         plan.param_bytes, plan.grad_bytes);
 }
 
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank, int threads) {
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads) {
   const StrategyRow& row = plan.strategy;
-  const int shard_index = plan.ShardIndex(rank);
+  const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
-  ledger.set_rank(rank);
+  ledger.set_rank(plan.rank);
   int64_t peak = 0;
   const auto predict = [&](const char* pool, int64_t bytes) {
     (*ledger.mutable_memory())[pool].set_predicted(bytes);
@@ -186,7 +196,8 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   // A scattered gradient ends up in its counter's first buffer; a whole one has a buffer beside
   // them.
   const int64_t accumulators =
-      scattered ? TreeBuffers(split.CountOf(split.replica_of(rank)), split.replica_size()) - 1
+      scattered
+          ? TreeBuffers(split.CountOf(split.replica_of(plan.data_rank)), split.replica_size()) - 1
       : split.rounds > 1 ? TreeBuffers(split.rounds, 1)
                          : 0;
   predict("accumulators",
@@ -195,7 +206,11 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                               static_cast<int64_t>(sizeof(int32_t));
   const int64_t unit_gradient_bytes =
       scattered ? TransientElements(plan, GradientSlots(plan)) * plan.grad_bytes : 0;
-  predict("staging", token_bytes + unit_gradient_bytes);
+  const int tensor = plan.part().place.degree;
+  const int64_t share_bytes =
+      ShareBytes(plan, tensor) +
+      (SumsOverKvCopies(plan) ? ShareBytes(plan, plan.part().kv_copies) : 0);
+  predict("staging", token_bytes + unit_gradient_bytes + share_bytes);
   const bool gathers = row.parameters == ParameterFlow::kGatherPerUse;
   predict("gathered", gathers
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
@@ -203,7 +218,9 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
-  predict("comm", (plan.AddsReplicas() ? 2 : 1) * kCommControlBytes);
+  const int64_t communicators =
+      1 + (plan.AddsReplicas() ? 1 : 0) + (tensor > 1 ? 1 : 0) + (SumsOverKvCopies(plan) ? 1 : 0);
+  predict("comm", communicators * kCommControlBytes);
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);

@@ -15,6 +15,10 @@ namespace sherd {
 
 // Everything about one rank's training that follows from the specification, its rank and the world.
 struct RankPlan {
+  // In the world; and in its data-parallel group, whose size is micro_batches.degree. Its place in
+  // its tensor-parallel group is the inventory's.
+  int rank = 0;
+  int data_rank = 0;
   ModelShape shape;
   Inventory inventory;
   ShardLayout layout;
@@ -31,17 +35,22 @@ struct RankPlan {
     return strategy.gradients == GradientFlow::kReduceScatterPerMicroBatch;
   }
   bool AddsReplicas() const { return AddsUpReplicas(strategy, micro_batches); }
-  // Of a rank of the data-parallel group: its place among those that share its shards.
-  int ShardIndex(int rank) const { return rank % layout.degree; }
+  // The rank's place among those that share its shards.
+  int ShardIndex() const { return data_rank % layout.degree; }
+  // What it updates of a unit.
+  ElementRange Owned(int unit) const {
+    return OwnedOf(layout.units[static_cast<size_t>(unit)], layout.degree, strategy, data_rank);
+  }
+  const ModelPart& part() const { return inventory.part; }
 };
 
-// Of rank `rank` of a data-parallel group of `degree`. `spec` is normalised and valid; the strategy
-// is one that this build executes, and `degree` a multiple of its shard group.
-RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int degree);
+// Of a world of tensor × data ranks, tensor-parallel groups being adjacent ranks. `spec` is
+// normalised and valid; the strategy is one that this build executes, `world` a multiple of the
+// tensor-parallel degree, and that multiple one of the shard group.
+RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world);
 
 // As BuildRankPlan's step, for `micro_batches` evaluation micro-batches in all.
-StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int rank,
-                          int64_t micro_batches);
+StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int64_t micro_batches);
 
 // Bytes of an exchange record: fixed part and what each round adds.
 inline constexpr int64_t kExchangeFixedBytes = 112;
@@ -56,6 +65,13 @@ inline constexpr int64_t kCommControlBytes = 135168;
 // summed over replicas, what the holders of copies do.
 int64_t ArenaBytes(const RankPlan& plan);
 int64_t ReplicaArenaBytes(const RankPlan& plan);
+// Where shares of a unit's gradients are summed over `members` members of the tensor-parallel
+// group: room for those of the unit with the most, in whole cache lines.
+int64_t ShareBytes(const RankPlan& plan, int members);
+// Of a rank's arena among its tensor-parallel group: what activations lie in it, then ShareBytes.
+int64_t TensorArenaBytes(const RankPlan& plan, const v1::JobSpec& spec);
+// Whether shares are also summed among fewer members than the tensor-parallel group has.
+bool SumsOverKvCopies(const RankPlan& plan);
 
 // Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
 // is written.
@@ -72,7 +88,6 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 // What the rank will hold with `threads` compute threads, by pool, and what it will send in a step,
 // by collective; the `measured` halves stay zero. Model state: section 3 of the strategy table,
 // plus padding.
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int rank,
-                             int threads = 1);
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1);
 
 }  // namespace sherd

@@ -87,7 +87,7 @@ int64_t PlanReport::SpareBytes() const {
 PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,
                        const CostModel& cost, int threads) {
   const RankPlan plan = BuildRankPlan(spec, 0, workers);
-  const v1::RankLedger first = PredictLedger(plan, spec, 0, threads);
+  const v1::RankLedger first = PredictLedger(plan, spec, threads);
   TheoryQuestion question;
   question.strategy = plan.strategy;
   question.parameters = plan.inventory.elements;
@@ -117,8 +117,7 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   CheckLimits(limits, report);
   report.ranks.push_back(first);
   if (workers > 1) {
-    v1::RankLedger last =
-        PredictLedger(BuildRankPlan(spec, workers - 1, workers), spec, workers - 1, threads);
+    v1::RankLedger last = PredictLedger(BuildRankPlan(spec, workers - 1, workers), spec, threads);
     if (!SameButForTheRank(first, last)) report.ranks.push_back(std::move(last));
   }
   return report;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/element_range.h"
 #include "plan/parameters.h"
 #include "sherd/v1/layout.pb.h"
 
@@ -10,13 +11,6 @@ namespace sherd {
 
 // Shards start at multiples of this many elements, so that bf16 shards are cache-line aligned.
 inline constexpr int64_t kShardAlignment = 32;
-
-struct ElementRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
 
 // How one unit's flat buffer is cut: `degree` equal shards, the last of them padded with zeros that
 // belong to no parameter, enter no norm and are never saved.

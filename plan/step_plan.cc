@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plan/gradient_shares.h"
 
 namespace sherd {
 namespace {
@@ -42,6 +43,7 @@ class PlanBuilder {
     }
     Emit(/*exchange_every_round=*/false);
     if (AddsReplicas()) EmitReduceReplicas(0);
+    EmitShares();
     EmitExchange();
     for (int unit = 0; unit < units_; ++unit) {
       Push(StepOp::kUpdate, unit, -1);
@@ -116,7 +118,8 @@ class PlanBuilder {
         ++next_span;
       }
       const Compute& compute = computes_[at];
-      Push(compute.op, compute.unit, compute.round);
+      PlannedOp& op = Push(compute.op, compute.unit, compute.round);
+      op.wires = TensorWires(compute);
       if (compute.op == StepOp::kBackward) EmitGradients(compute);
       for (; next_end < by_end.size() && by_end[next_end]->last == at; ++next_end) {
         const GatheredSpan& span = *by_end[next_end];
@@ -134,10 +137,10 @@ class PlanBuilder {
     if (strategy_.gradients == GradientFlow::kReduceScatterPerMicroBatch) {
       PlannedOp& op = Push(StepOp::kReduceScatter, compute.unit, compute.round);
       const int replica = split.replica_of(options_.rank);
-      if (ShardIndex() < split.ContributorsInRound(replica, compute.round)) {
-        op.wire_messages = Peers();
-        op.wire_bytes = Peers() * Unit(compute.unit).shard_elements * options_.grad_bytes;
-      }
+      const bool contributes = ShardIndex() < split.ContributorsInRound(replica, compute.round);
+      Send(op, Sharers(), WireOp::kReduceScatter,
+           ReduceScatterWire(layout_.degree,
+                             Unit(compute.unit).shard_elements * options_.grad_bytes, contributes));
       // A unit's shard is whole once its last reduce-scatter has ended: that has the time of the
       // next backward.
       const bool follows = compute.round == split.rounds - 1 && compute.unit + 1 < units_;
@@ -162,43 +165,73 @@ class PlanBuilder {
     // from its owner.
     const MicroBatches& split = options_.micro_batches;
     const bool contributes = split.replica_of(options_.rank) < split.ContributingReplicas();
-    const int64_t times = (contributes ? 1 : 0) + (all ? 1 : 0);
-    op.wire_messages = times * Peers();
-    op.wire_bytes = times * Peers() * shard_bytes;
+    Wire wire = ReduceScatterWire(layout_.degree, shard_bytes, contributes);
+    if (all) wire += AllGatherWire(layout_.degree, shard_bytes);
+    Send(op, Sharers(), all ? WireOp::kAllReduce : WireOp::kReduceScatter, wire);
   }
 
   void EmitGather(int unit, int64_t round) {
-    PlannedOp& op = Push(StepOp::kGather, unit, round);
-    op.wire_messages = Peers();
-    op.wire_bytes = Peers() * Unit(unit).shard_elements * options_.param_bytes;
+    Send(Push(StepOp::kGather, unit, round), Sharers(), WireOp::kAllGather,
+         AllGatherWire(layout_.degree, Unit(unit).shard_elements * options_.param_bytes));
   }
 
-  // An all-reduce of the shard: of n elements, member r sums those from floor(n · r / R) on.
   void EmitReduceReplicas(int unit) {
-    PlannedOp& op = Push(StepOp::kReduceReplicas, unit, -1);
     const MicroBatches& split = options_.micro_batches;
-    const int64_t elements = Unit(unit).shard_elements;
-    const int64_t replica = split.replica_of(options_.rank);
-    const int64_t part =
-        elements * (replica + 1) / split.replicas - elements * replica / split.replicas;
-    const int64_t others = split.replicas - 1;
-    const bool contributes = replica < split.ContributingReplicas();
-    if (contributes) op.wire_bytes += (elements - part) * options_.grad_bytes;
-    if (contributes) op.wire_messages += others;
-    op.wire_bytes += others * part * options_.grad_bytes;
-    op.wire_messages += others;
+    const int replica = split.replica_of(options_.rank);
+    Send(Push(StepOp::kReduceReplicas, unit, -1), WireGroup::kReplica, WireOp::kAllReduce,
+         AllReduceWire(split.replicas, replica, Unit(unit).shard_elements, options_.grad_bytes,
+                       replica < split.ContributingReplicas()));
   }
 
-  // Records first go round the shard group, then all of them round the replicas.
+  // Shares of gradients in the tensor-parallel group, once all micro-batches of all ranks are in
+  // them.
+  void EmitShares() {
+    const ModelPart& part = inventory_.part;
+    const int degree = part.place.degree;
+    for (int unit = 0; unit < units_ && degree > 1; ++unit) {
+      EmitShares(StepOp::kReduceTensor, unit, degree, part.place.index);
+      if (part.kv_copies > 1 && part.kv_copies < degree) {
+        EmitShares(StepOp::kReduceCopies, unit, part.kv_copies, part.place.index % part.kv_copies);
+      }
+    }
+  }
+
+  void EmitShares(StepOp op, int unit, int members, int member) {
+    const ElementRange owned = OwnedOf(Unit(unit), layout_.degree, strategy_, options_.rank);
+    const int64_t elements =
+        ElementsIn(SharedGradients(inventory_.units[static_cast<size_t>(unit)], owned, members));
+    if (elements == 0) return;
+    Send(Push(op, unit, -1), op == StepOp::kReduceTensor ? WireGroup::kTensor : WireGroup::kKvCopy,
+         WireOp::kAllReduce, AllReduceWire(members, member, elements, options_.grad_bytes));
+  }
+
+  // Records first go round those that share shards, then all of them round the replicas and then
+  // the tensor-parallel group.
   void EmitExchange() {
     PlannedOp& op = Push(StepOp::kExchange, -1, -1);
-    const auto send = [&](int64_t peers, int64_t bytes) {
-      op.wire_messages += peers * ((bytes + kExchangePieceBytes - 1) / kExchangePieceBytes);
-      op.wire_bytes += peers * bytes;
+    const int degree = options_.micro_batches.degree;
+    const auto send = [&](WireGroup group, int64_t members, int64_t bytes) {
+      const int64_t pieces = (bytes + kExchangePieceBytes - 1) / kExchangePieceBytes;
+      Send(op, group, WireOp::kExchange, {(members - 1) * bytes, (members - 1) * pieces});
     };
-    send(Peers(), options_.exchange_bytes);
-    send(options_.micro_batches.degree / layout_.degree - 1,
-         layout_.degree * options_.exchange_bytes);
+    send(Sharers(), layout_.degree, options_.exchange_bytes);
+    const int replicas = degree / layout_.degree;
+    if (replicas > 1) send(WireGroup::kReplica, replicas, layout_.degree * options_.exchange_bytes);
+    const int tensor = inventory_.part.place.degree;
+    if (tensor > 1) send(WireGroup::kTensor, tensor, degree * options_.exchange_bytes);
+  }
+
+  std::vector<PlannedWire> TensorWires(const Compute& compute) const {
+    const auto& wires =
+        compute.op == StepOp::kForward ? options_.forward_wires : options_.backward_wires;
+    // A rank without a micro-batch in the round computes nothing.
+    const bool computes = options_.micro_batches.Index(options_.rank, compute.round) >= 0;
+    return wires.empty() || !computes ? std::vector<PlannedWire>{}
+                                      : wires[static_cast<size_t>(compute.unit)];
+  }
+
+  static void Send(PlannedOp& op, WireGroup group, WireOp how, const Wire& wire) {
+    op.wires.push_back({group, how, wire});
   }
 
   PlannedOp& Push(StepOp op, int unit, int64_t round) {
@@ -210,8 +243,10 @@ class PlanBuilder {
     return plan_.ops.back();
   }
 
-  // Of the ranks over which shards are cut.
-  int64_t Peers() const { return layout_.degree - 1; }
+  // The ranks over which shards are cut: the data-parallel group unless others hold copies.
+  WireGroup Sharers() const {
+    return layout_.degree < options_.micro_batches.degree ? WireGroup::kShard : WireGroup::kData;
+  }
   int ShardIndex() const { return options_.rank % layout_.degree; }
   bool AddsReplicas() const { return AddsUpReplicas(strategy_, options_.micro_batches); }
   const UnitLayout& Unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
@@ -247,6 +282,10 @@ const char* NameOf(StepOp op) {
       return "all-reduce";
     case StepOp::kReduceReplicas:
       return "reduce replicas";
+    case StepOp::kReduceTensor:
+      return "reduce tensor";
+    case StepOp::kReduceCopies:
+      return "reduce copies";
     case StepOp::kExchange:
       return "exchange";
     case StepOp::kUpdate:
@@ -256,6 +295,17 @@ const char* NameOf(StepOp op) {
 }
 
 }  // namespace
+
+Wire PlannedOp::wire() const {
+  Wire sum;
+  for (const PlannedWire& planned : wires) sum += planned.wire;
+  return sum;
+}
+
+ElementRange OwnedOf(const UnitLayout& unit, int degree, const StrategyRow& strategy, int rank) {
+  if (strategy.optimizer == Placement::kShard) return unit.Shard(rank % degree);
+  return {0, unit.padded_elements};
+}
 
 StepPlan BuildStepPlan(const Inventory& inventory, const ShardLayout& layout,
                        const StrategyRow& strategy, const StepPlanOptions& options) {
@@ -293,8 +343,9 @@ std::string Describe(const StepPlan& plan, const Inventory& inventory) {
   std::string text;
   for (const PlannedOp& op : plan.ops) {
     absl::StrAppend(&text, Describe(op, inventory));
-    if (op.wire_messages > 0) {
-      absl::StrAppend(&text, ": ", op.wire_bytes, " bytes in ", op.wire_messages, " messages");
+    const Wire wire = op.wire();
+    if (wire.messages > 0) {
+      absl::StrAppend(&text, ": ", wire.bytes, " bytes in ", wire.messages, " messages");
     }
     absl::StrAppend(&text, "\n");
   }

@@ -8,6 +8,7 @@
 #include "plan/schedule.h"
 #include "plan/shard_layout.h"
 #include "plan/strategy.h"
+#include "plan/wire.h"
 
 namespace sherd {
 
@@ -21,6 +22,8 @@ enum class StepOp {
   kFree,            // drop a unit's gathered parameters
   kAllReduce,       // start summing a bucket's accumulated gradients over the ranks
   kReduceReplicas,  // start summing a unit's shard over the replicas that hold copies of it
+  kReduceTensor,    // sum gradients of which every member of the tensor-parallel group has a share
+  kReduceCopies,    // sum those of heads of keys and values over the members that hold the same
   kExchange,  // losses, squared norms and flags of every rank; the clipping coefficient follows
   kUpdate,    // AdamW on what the rank owns of a unit
 };
@@ -30,14 +33,17 @@ struct PlannedOp {
   int unit = -1;       // -1: no unit
   int units = 1;       // a bucket's operation is about units [unit, unit + units)
   int64_t round = -1;  // -1: once a step
-  // Sent by the plan's rank.
-  int64_t wire_bytes = 0;
-  int64_t wire_messages = 0;
+  // Sent by the plan's rank; by a forward or backward in the tensor-parallel group, while it
+  // computes.
+  std::vector<PlannedWire> wires;
+
+  Wire wire() const;
 };
 
 struct StepPlanOptions {
   MicroBatches micro_batches;
-  // The rank whose bytes the operations carry. Kinds and order are the same for every rank, so
+  // The rank of the data-parallel group whose bytes the operations carry; its place in its
+  // tensor-parallel group is the inventory's. Kinds and order are the same for every rank, so
   // collectives always match.
   int rank = 0;
   bool reshard_after_forward = true;
@@ -50,6 +56,9 @@ struct StepPlanOptions {
   int64_t grad_bytes = 2;
   // Size of one rank's record in the exchange.
   int64_t exchange_bytes = 0;
+  // What a unit's forward and backward send in the tensor-parallel group, by unit. Empty: nothing.
+  std::vector<std::vector<PlannedWire>> forward_wires;
+  std::vector<std::vector<PlannedWire>> backward_wires;
 };
 
 // A longer record is exchanged in pieces of this size.
@@ -64,6 +73,9 @@ inline bool AddsUpReplicas(const StrategyRow& strategy, const MicroBatches& spli
 struct StepPlan {
   std::vector<PlannedOp> ops;
 };
+
+// What rank `rank` of a data-parallel group updates of a unit.
+ElementRange OwnedOf(const UnitLayout& unit, int degree, const StrategyRow& strategy, int rank);
 
 StepPlan BuildStepPlan(const Inventory& inventory, const ShardLayout& layout,
                        const StrategyRow& strategy, const StepPlanOptions& options);

@@ -27,12 +27,14 @@ class Walk {
       case StepOp::kForward:
         WaitUntil(gathered_[unit]);
         Compute(timeline_.units[unit].forward);
+        Exchange(op);
         break;
       case StepOp::kBackward:
         WaitUntil(gathered_[unit]);
         TakeSlot(unit);
         if (timeline_.tied && unit == Head()) TakeSlot(0);
         Compute(timeline_.units[unit].backward);
+        Exchange(op);
         break;
       case StepOp::kReduceScatter:
       case StepOp::kAllReduce:
@@ -50,6 +52,8 @@ class Walk {
       case StepOp::kAccumulate:
         Compute(timeline_.units[unit].accumulate);
         break;
+      case StepOp::kReduceTensor:
+      case StepOp::kReduceCopies:
       case StepOp::kExchange:
         WaitUntil(reduced_);
         WaitUntil(Start(op));
@@ -84,6 +88,18 @@ class Walk {
     now_ = std::max(now_, then);
   }
 
+  // What a forward or backward sends in the tensor-parallel group, whose links are its own.
+  void Exchange(const PlannedOp& op) {
+    const double seconds = SecondsOf(op.wire());
+    times_.communication += seconds;
+    WaitUntil(now_ + seconds);
+  }
+
+  double SecondsOf(const Wire& wire) const {
+    return static_cast<double>(wire.messages) * cost_.seconds_per_message +
+           static_cast<double>(wire.bytes) / cost_.bandwidth;
+  }
+
   double ReduceSeconds(const PlannedOp& op) const {
     double seconds = 0;
     for (int unit = op.unit; unit < op.unit + op.units; ++unit) {
@@ -94,8 +110,7 @@ class Walk {
 
   // When the communication that starts now will have ended.
   double Start(const PlannedOp& op, double sums = 0) {
-    const double seconds = static_cast<double>(op.wire_messages) * cost_.seconds_per_message +
-                           static_cast<double>(op.wire_bytes) / cost_.bandwidth + sums;
+    const double seconds = SecondsOf(op.wire()) + sums;
     times_.communication += seconds;
     link_free_ = std::max(now_, link_free_) + seconds;
     if (cost_.shares_cores) WaitUntil(link_free_);

@@ -55,8 +55,9 @@ struct TimelineUnits {
 // what was started, in order, each for messages · seconds_per_message + bytes / bandwidth, and a
 // reduction for its sums too. Compute waits where worker/train/step_executor.cc does: a forward or
 // backward for its unit's gather, a backward also for the reduction that still reads its gradient
-// buffer, a sum over replicas for the unit's own reduction, the exchange for all reductions and for
-// itself, the end of the step for all gathers. Ranks are taken to be equally fast.
+// buffer, and each for what it sends in the tensor-parallel group (as if nothing of that were
+// hidden), a sum over replicas for the unit's own reduction, the exchange for all reductions and
+// for itself, the end of the step for all gathers. Ranks are taken to be equally fast.
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost);
 
 // The step of the plan's rank, which has a micro-batch in every round (rank 0 does).

@@ -1,5 +1,10 @@
 #include "client/job_client.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <set>
@@ -278,6 +283,27 @@ TEST_F(JobClientTest, StopsWatchingFromAnotherThread) {
                                                [](const std::string&) {}});
   stopper.join();
   EXPECT_EQ(watched.code(), absl::StatusCode::kCancelled);
+}
+
+// A far or a busy coordinator answers late: who connects must not hang up on it. One second is ten
+// times the pause between two attempts.
+TEST(JobClientConnection, GetsTimeToComeAbout) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  JobClient client(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)));
+  std::thread caller([&] { EXPECT_FALSE(client.GetJob("a").ok()); });
+  const int connection = ::accept(listener, nullptr, nullptr);
+  pollfd hung_up = {.fd = connection, .events = POLLRDHUP, .revents = 0};
+  EXPECT_EQ(::poll(&hung_up, 1, 1'000), 0) << "the client hung up";
+  ::close(connection);
+  ::close(listener);
+  caller.join();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ int64_t StateBytes(const v1::RankLedger& ledger) {
 }
 
 v1::RankLedger LedgerOf(const v1::JobSpec& spec, int rank, int degree) {
-  return PredictLedger(BuildRankPlan(spec, rank, degree), spec, rank);
+  return PredictLedger(BuildRankPlan(spec, rank, degree), spec);
 }
 
 // Bytes a parameter that every rank holds whole, and that the ranks share, by strategy: the table

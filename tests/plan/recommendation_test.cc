@@ -114,9 +114,9 @@ TEST(PlanReport, NoRankHoldsOrSendsMoreThanRankZero) {
       for (const int64_t micro_batches : {1, 4, 7}) {
         const v1::JobSpec spec =
             MakeJob(strategy, v1::DATA_TYPE_BF16, micro_batches, {.hidden = 34, .ffn = 29});
-        const v1::RankLedger first = PredictLedger(BuildRankPlan(spec, 0, degree), spec, 0);
+        const v1::RankLedger first = PredictLedger(BuildRankPlan(spec, 0, degree), spec);
         for (int rank = 1; rank < degree; ++rank) {
-          const v1::RankLedger other = PredictLedger(BuildRankPlan(spec, rank, degree), spec, rank);
+          const v1::RankLedger other = PredictLedger(BuildRankPlan(spec, rank, degree), spec);
           for (const char* pool : {"peak", "params", "grads", "optimizer"}) {
             EXPECT_LE(other.memory().at(pool).predicted(), first.memory().at(pool).predicted());
           }
@@ -135,7 +135,7 @@ TEST(PlanReport, CountsWhatTheClusterHoldsMoreThanOnce) {
       const v1::JobSpec spec = MakeJob(strategy, v1::DATA_TYPE_BF16, 4, {.hidden = 34, .ffn = 29});
       int64_t held = 0;
       for (int rank = 0; rank < degree; ++rank) {
-        const v1::RankLedger ledger = PredictLedger(BuildRankPlan(spec, rank, degree), spec, rank);
+        const v1::RankLedger ledger = PredictLedger(BuildRankPlan(spec, rank, degree), spec);
         for (const char* pool : {"params", "grads", "optimizer"}) {
           held += ledger.memory().at(pool).predicted();
         }

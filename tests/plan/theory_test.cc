@@ -123,7 +123,7 @@ TEST(Theory, AgreesWithTheLedgerOfAModelWhoseUnitsDivide) {
           const RankPlan plan = BuildRankPlan(spec, 0, degree);
           TheoryQuestion question = Ask(strategy, plan.inventory.elements, degree, rounds);
           question.param_bytes = question.grad_bytes = ElementBytes(type);
-          const v1::RankLedger ledger = PredictLedger(plan, spec, 0);
+          const v1::RankLedger ledger = PredictLedger(plan, spec);
           ASSERT_EQ(ledger.memory().at("padding").predicted(), 0);
           const StateBytes state = StateBytesOf(question);
           EXPECT_EQ(ledger.memory().at("params").predicted(), state.params);

@@ -20,8 +20,9 @@ PlannedOp Op(StepOp op, int unit, int64_t bytes = 0, int64_t messages = 0) {
   PlannedOp planned;
   planned.op = op;
   planned.unit = unit;
-  planned.wire_bytes = bytes;
-  planned.wire_messages = messages;
+  if (bytes > 0 || messages > 0) {
+    planned.wires = {{WireGroup::kData, WireOp::kAllGather, {bytes, messages}}};
+  }
   return planned;
 }
 

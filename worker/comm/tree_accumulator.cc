@@ -168,7 +168,7 @@ void TreeAccumulator::EndFold() {
   leaves_ = carry_.after;
 }
 
-const void* TreeAccumulator::Finish() {
+void* TreeAccumulator::Finish() {
   if (finished_) return sum_;
   finished_ = true;
   int oldest = 0;  // where the sum comes about

@@ -47,8 +47,9 @@ class TreeAccumulator {
   int64_t elements() const { return elements_; }
   DType dtype() const { return dtype_; }
   // The sum (elements) of all leaves so far, zeros when there are none; partial sums are added from
-  // the least significant digit up. Valid until the next Reset; no Fold may follow.
-  const void* Finish();
+  // the least significant digit up. Valid, and the caller's to change, until the next Reset; no
+  // Fold may follow.
+  void* Finish();
 
  private:
   static constexpr int kNoBuffer = -1;
@@ -75,7 +76,7 @@ class TreeAccumulator {
   };
   Carry carry_;
   bool finished_ = false;
-  const void* sum_ = nullptr;
+  void* sum_ = nullptr;
   std::vector<Buffer> owned_;
   std::vector<std::byte*> buffers_;
   std::vector<int> digits_;  // by level: the index of its buffer; kNoBuffer when the digit is 0

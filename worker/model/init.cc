@@ -32,23 +32,41 @@ NormalPair PairAt(uint64_t key, uint64_t pair) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-}  // namespace
-
-void InitializeRange(const Parameter& parameter, uint64_t seed, int64_t begin, int64_t end,
-                     float* out) {
-  SHERD_CHECK(0 <= begin && begin <= end && end <= parameter.elements);
-  if (parameter.init.kind != Initializer::Kind::kNormal) {
-    std::fill(out, out + (end - begin),
-              parameter.init.kind == Initializer::Kind::kOnes ? 1.0f : 0.0f);
-    return;
-  }
-  const uint64_t key = SplitMix(HashName(parameter.name) ^ SplitMix(seed + kSplitMixGamma));
-  const double stddev = parameter.init.stddev;
+// Elements [begin, end) of the whole tensor.
+void FillNormal(uint64_t key, double stddev, int64_t begin, int64_t end, float* out) {
   for (int64_t pair = begin / 2; 2 * pair < end; ++pair) {
     const NormalPair normal = PairAt(key, static_cast<uint64_t>(pair));
     const int64_t even = 2 * pair;
     if (even >= begin) out[even - begin] = static_cast<float>(stddev * normal.even);
     if (even + 1 < end) out[even + 1 - begin] = static_cast<float>(stddev * normal.odd);
+  }
+}
+
+}  // namespace
+
+void InitializeRange(const Parameter& parameter, uint64_t seed, int64_t begin, int64_t end,
+                     float* out) {
+  std::fill(out, out + (end - begin), 0.0f);
+  if (parameter.init.kind == Initializer::Kind::kZeros) return;
+  const uint64_t key = SplitMix(HashName(parameter.name) ^ SplitMix(seed + kSplitMixGamma));
+  const int64_t tensor_columns = parameter.slice.tensor_columns();
+  for (const SliceRun& run : RunsOf(parameter, begin, end)) {
+    float* const to = out + (run.begin - begin);
+    if (parameter.init.kind == Initializer::Kind::kOnes) {
+      std::fill(to, to + run.count, 1.0f);
+      continue;
+    }
+    // Of whole rows all at once, else row by row.
+    const int64_t width = run.columns.size();
+    for (int64_t done = 0; done < run.count;) {
+      const int64_t row = (run.at + done) / width;
+      const int64_t column = (run.at + done) % width;
+      const int64_t rest = run.count - done;
+      const int64_t count = width == tensor_columns ? rest : std::min(width - column, rest);
+      const int64_t at = row * tensor_columns + run.columns.begin + column;
+      FillNormal(key, parameter.init.stddev, at, at + count, to + done);
+      done += count;
+    }
   }
 }
 

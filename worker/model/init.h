@@ -7,8 +7,8 @@
 namespace sherd {
 
 // Writes the initial values of elements [begin, end) of `parameter` to out[0 … end − begin): zeros,
-// ones, or normal values that are a pure function of (seed, parameter.name, index), however the
-// tensor is cut into ranges.
+// ones, or normal values that are a pure function of (seed, parameter.name, index in the whole
+// tensor), however the tensor is cut into slices and ranges. Padding is zero.
 //
 // Normal values, all integers modulo 2^64, G = 0x9E3779B97F4A7C15:
 //   mix(z):  z ^= z >> 30; z *= 0xBF58476D1CE4E5B9; z ^= z >> 27; z *= 0x94D049BB133111EB;

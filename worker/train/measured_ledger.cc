@@ -4,36 +4,44 @@
 
 namespace sherd {
 
-void FillMeasured(const MemoryMeter& meter, const WireCounts& step, v1::RankLedger& ledger) {
+namespace {
+
+void AddMeasured(const WireCount& count, v1::WireLine& line) {
+  line.mutable_bytes()->set_measured(line.bytes().measured() + count.bytes);
+  line.mutable_messages()->set_measured(line.messages().measured() + count.messages);
+}
+
+}  // namespace
+
+void FillMeasured(const MemoryMeter& meter, const GroupCounts& step, v1::RankLedger& ledger) {
   for (int pool = 0; pool < kPools; ++pool) {
     const int64_t peak = meter.peak(static_cast<Pool>(pool));
     (*ledger.mutable_memory())[NameOf(static_cast<Pool>(pool))].set_measured(peak);
   }
   (*ledger.mutable_memory())["peak"].set_measured(meter.peak_total());
-  int64_t bytes = 0;
-  int64_t messages = 0;
-  for (int op = 0; op < kCollectives; ++op) {
-    const WireCount& count = step[static_cast<size_t>(op)];
-    const std::string name(NameOf(static_cast<Collective>(op)));
-    if (count.calls == 0 && !ledger.wire().contains(name)) continue;
-    v1::WireLine& line = (*ledger.mutable_wire())[name];
-    line.mutable_bytes()->set_measured(count.bytes);
-    line.mutable_messages()->set_measured(count.messages);
-    bytes += count.bytes;
-    messages += count.messages;
+  auto& by_op = *ledger.mutable_wire();
+  auto& by_group = *ledger.mutable_wire_by_group();
+  v1::WireLine& total = by_op["total"];
+  for (size_t group = 0; group < step.size(); ++group) {
+    for (size_t op = 0; op < step[group].size(); ++op) {
+      const WireCount& count = step[group][op];
+      if (count.messages == 0) continue;
+      AddMeasured(count, by_op[std::string(NameOf(static_cast<Collective>(op)))]);
+      AddMeasured(count, by_group[std::string(NameOf(static_cast<WireGroup>(group)))]);
+      AddMeasured(count, total);
+    }
   }
-  v1::WireLine& total = (*ledger.mutable_wire())["total"];
-  total.mutable_bytes()->set_measured(bytes);
-  total.mutable_messages()->set_measured(messages);
 }
 
-WireCounts Difference(const WireCounts& later, const WireCounts& earlier) {
-  WireCounts difference;
-  for (size_t op = 0; op < later.size(); ++op) {
-    difference[op].bytes = later[op].bytes - earlier[op].bytes;
-    difference[op].messages = later[op].messages - earlier[op].messages;
-    difference[op].calls = later[op].calls - earlier[op].calls;
-    difference[op].seconds = later[op].seconds - earlier[op].seconds;
+GroupCounts Difference(const GroupCounts& later, const GroupCounts& earlier) {
+  GroupCounts difference;
+  for (size_t group = 0; group < later.size(); ++group) {
+    for (size_t op = 0; op < later[group].size(); ++op) {
+      const WireCount& after = later[group][op];
+      const WireCount& before = earlier[group][op];
+      difference[group][op] = {after.bytes - before.bytes, after.messages - before.messages,
+                               after.calls - before.calls, after.seconds - before.seconds};
+    }
   }
   return difference;
 }

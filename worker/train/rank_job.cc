@@ -51,8 +51,17 @@ int64_t JobData::eval_micro_batches() const {
 
 namespace {
 
-RankArenas ArenasOf(const DataMesh& mesh) {
-  return {mesh.sharers().arena(), mesh.replicas() == nullptr ? nullptr : mesh.replicas()->arena()};
+RankArenas ArenasOf(const RankPlan& plan, const RankMesh& mesh) {
+  RankArenas arenas;
+  arenas.sharers = mesh.sharers().arena();
+  if (mesh.replicas() != nullptr) arenas.replicas = mesh.replicas()->arena();
+  if (mesh.tensor() != nullptr) {
+    // Behind the activations.
+    const int64_t shares = ShareBytes(plan, plan.part().place.degree);
+    arenas.tensor = mesh.tensor()->arena() + (mesh.tensor()->arena_bytes() - shares);
+  }
+  if (SumsOverKvCopies(plan)) arenas.kv_copies = mesh.Sharing(plan.part().kv_copies).arena();
+  return arenas;
 }
 
 absl::StatusOr<int64_t> IdleAnonymousBytes() {
@@ -74,22 +83,21 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 
 }  // namespace
 
-RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank,
-                 int threads, DataMesh& mesh, JobData data, prometheus::Registry& metrics)
+RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
+                 RankMesh& mesh, JobData data, prometheus::Registry& metrics)
     : assignment_(assignment),
       spec_(assignment.spec()),
       plan_(plan),
-      group_rank_(group_rank),
       threads_(threads),
       mesh_(mesh),
       data_(std::move(data)),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_)),
-      memory_(plan, group_rank, ArenasOf(mesh), meter_),
+      memory_(plan, ArenasOf(plan, mesh), meter_),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
                        spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_)),
-      executor_(plan, spec_, group_rank, *ops_, *model_, mesh, memory_, data_, meter_),
-      eval_plan_(BuildEvalPlanFor(plan, spec_, group_rank, data_.eval_micro_batches())),
+      executor_(plan, spec_, *ops_, *model_, mesh, memory_, data_, meter_),
+      eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
@@ -111,12 +119,12 @@ absl::Status RankJob::RunSteps(TrainObserver& observer) {
   const int64_t steps = spec_.train().steps();
   const int64_t eval_every = spec_.train().eval_every();
   while (step_ < steps) {
-    const WireCounts before = mesh_.counts();
+    const GroupCounts before = mesh_.counts_by_group();
     SHERD_RETURN_IF_ERROR(RunStep(observer));
     const bool last = step_ == steps;
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
     if (step_ == 1) ReturnFreeHeap();
-    const WireCounts step_counts = Difference(mesh_.counts(), before);
+    const GroupCounts step_counts = Difference(mesh_.counts_by_group(), before);
     if (step_ == 1 || last) ReportLedger(step_counts, observer);
     if (last || (eval_every > 0 && step_ % eval_every == 0)) {
       SHERD_RETURN_IF_ERROR(Evaluate(observer));
@@ -136,7 +144,7 @@ absl::Status RankJob::RunStep(TrainObserver& observer) {
   metrics_.RecordStep(figures, seconds, step_, lr);
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
-  metrics_.RecordWire(mesh_.counts());
+  metrics_.RecordWire(mesh_.counts_by_group());
   if (assignment_.rank() != 0) return absl::OkStatus();
   v1::StepReport report;
   report.set_step(step_);
@@ -166,9 +174,8 @@ absl::Status RankJob::Evaluate(TrainObserver& observer) {
   return absl::OkStatus();
 }
 
-void RankJob::ReportLedger(const WireCounts& step_counts, TrainObserver& observer) {
-  v1::RankLedger ledger = PredictLedger(plan_, spec_, group_rank_, threads_);
-  ledger.set_rank(assignment_.rank());
+void RankJob::ReportLedger(const GroupCounts& step_counts, TrainObserver& observer) {
+  v1::RankLedger ledger = PredictLedger(plan_, spec_, threads_);
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;

@@ -13,8 +13,8 @@
 #include "sherd/v1/layout.pb.h"
 #include "worker/data/batches.h"
 #include "worker/model/model.h"
-#include "worker/train/data_mesh.h"
 #include "worker/train/rank_memory.h"
+#include "worker/train/rank_mesh.h"
 #include "worker/train/step_executor.h"
 #include "worker/train/train_metrics.h"
 #include "worker/train/trainer.h"
@@ -42,10 +42,9 @@ class JobData final : public BatchSource {
 // thread-safe but for Stop.
 class RankJob {
  public:
-  // `mesh` has arenas of ArenaBytes(plan) and ReplicaArenaBytes(plan); the references outlive the
-  // job.
-  RankJob(const v1::Assignment& assignment, const RankPlan& plan, int group_rank, int threads,
-          DataMesh& mesh, JobData data, prometheus::Registry& metrics);
+  // `mesh` has arenas as plan/ledger.h says; the references outlive the job.
+  RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads, RankMesh& mesh,
+          JobData data, prometheus::Registry& metrics);
 
   // All steps, evaluations and ledgers. The last completed step is in step().
   // After an error the communicator is aborted and touches nothing of the job any more.
@@ -63,14 +62,13 @@ class RankJob {
   absl::Status Evaluate(TrainObserver& observer);
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
   int64_t ProcessGrowth() const;
-  void ReportLedger(const WireCounts& step_counts, TrainObserver& observer);
+  void ReportLedger(const GroupCounts& step_counts, TrainObserver& observer);
 
   const v1::Assignment& assignment_;
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
-  const int group_rank_;
   const int threads_;
-  DataMesh& mesh_;
+  RankMesh& mesh_;
   JobData data_;
   MemoryMeter meter_;
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "plan/gradient_shares.h"
 
 namespace sherd {
 namespace {
@@ -31,22 +32,29 @@ std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned
 
 }  // namespace
 
-RankMemory::RankMemory(const RankPlan& plan, int rank, const RankArenas& arenas, MemoryMeter& meter)
+RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMeter& meter)
     : meter_(meter),
       param_type_(TypeOfBytes(plan.param_bytes)),
       grad_type_(TypeOfBytes(plan.grad_bytes)),
       last_unit_(static_cast<int>(plan.layout.units.size()) - 1),
       sharers_{arenas.sharers},
       replicas_{arenas.replicas},
+      tensor_{arenas.tensor},
+      kv_copies_{arenas.kv_copies},
+      tensor_degree_(plan.part().place.degree),
       gathered_(plan.layout.units.size(), nullptr) {
   units_.resize(plan.layout.units.size());
-  for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, rank, unit);
+  for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, unit);
   // Whole gradients lie one unit behind the other, so that a bucket of units is one run of
   // elements.
-  for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, rank, unit);
+  for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, unit);
   PlaceTransient(plan);
   SHERD_CHECK(sharers_.used == ArenaBytes(plan));
   SHERD_CHECK(replicas_.used == ReplicaArenaBytes(plan));
+  TakeArena(tensor_, Pool::kStaging, ShareBytes(plan, tensor_degree_));
+  if (SumsOverKvCopies(plan)) {
+    TakeArena(kv_copies_, Pool::kStaging, ShareBytes(plan, plan.part().kv_copies));
+  }
 }
 
 RankMemory::~RankMemory() {
@@ -74,19 +82,22 @@ std::byte* RankMemory::TakeHost(Pool pool, int64_t bytes, int64_t padding) {
   return buffers_.back().data();
 }
 
-void RankMemory::PlaceState(const RankPlan& plan, int rank, int index) {
+void RankMemory::PlaceState(const RankPlan& plan, int index) {
   const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
   const StrategyRow& row = plan.strategy;
   UnitMemory& unit = units_[static_cast<size_t>(index)];
-  const int shard_index = plan.ShardIndex(rank);
+  const int shard_index = plan.ShardIndex();
   const ElementRange filled = layout.Filled(shard_index);
   const int64_t shard_padding = layout.shard_elements - filled.size();
   const int64_t whole_padding = layout.padded_elements - layout.elements;
   const bool owns_shard = row.optimizer == Placement::kShard;
-  unit.owned = owns_shard ? layout.Shard(shard_index) : ElementRange{0, layout.padded_elements};
-  // Copies are not counted again.
-  unit.counted = rank < plan.layout.degree ? filled : ElementRange{};
-  unit.segments = SegmentsOf(plan.inventory.units[static_cast<size_t>(index)], unit.owned);
+  const Unit& description = plan.inventory.units[static_cast<size_t>(index)];
+  unit.owned = plan.Owned(index);
+  // Copies of shards are not counted again.
+  if (plan.data_rank < plan.layout.degree) {
+    unit.counted = FirstHeld(description, filled, plan.part().place.index);
+  }
+  unit.segments = SegmentsOf(description, unit.owned);
 
   const int64_t param_bytes = plan.param_bytes;
   if (row.params == Placement::kShard) {
@@ -112,13 +123,13 @@ void RankMemory::PlaceState(const RankPlan& plan, int rank, int index) {
   unit.v = take_state();
 }
 
-void RankMemory::PlaceGradients(const RankPlan& plan, int rank, int index) {
+void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
   const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
   UnitMemory& unit = units_[static_cast<size_t>(index)];
   const MicroBatches& split = plan.micro_batches;
   if (plan.ScattersEachMicroBatch()) {
-    const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex(rank)).size();
-    const int64_t leaves = split.CountOf(split.replica_of(rank));
+    const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex()).size();
+    const int64_t leaves = split.CountOf(split.replica_of(plan.data_rank));
     if (plan.AddsReplicas()) {
       unit.owned_grads = TakeArena(replicas_, Pool::kGrads, layout.shard_elements * plan.grad_bytes,
                                    padding * plan.grad_bytes);

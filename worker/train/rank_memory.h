@@ -22,10 +22,10 @@ struct DecaySegment {
 
 // What a rank keeps of one unit for the whole job.
 struct UnitMemory {
-  // Elements of the padded unit that this rank updates, and those whose squares it counts in the
-  // norm.
+  // Elements of the padded unit that this rank updates, and those of them that it answers for where
+  // several ranks hold them: whose squares it counts in the norm, and which it writes.
   ElementRange owned;
-  ElementRange counted;
+  std::vector<ElementRange> counted;
   // Stored parameters: (owned) elements when they are sharded, else (padded).
   std::byte* params = nullptr;
   // Where the (owned) ones of them begin.
@@ -51,20 +51,22 @@ struct GradientSlot {
   Ticket reduction = 0;
 };
 
-// Memory that others read in place: those that share the rank's shards, and the holders of copies
-// of them (nullptr where there are none).
+// Memory that others read in place: those that share the rank's shards, the holders of copies of
+// them, and the members of its tensor-parallel group that share gradients with it (nullptr where
+// there are none).
 struct RankArenas {
   std::byte* sharers = nullptr;
   std::byte* replicas = nullptr;
+  std::byte* tensor = nullptr;
+  std::byte* kv_copies = nullptr;
 };
 
 // All model memory of a rank, placed as the strategy's row says: what peers read in place lies in
 // the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
 class RankMemory {
  public:
-  // Of rank `rank` of the data-parallel group. The arenas have ArenaBytes(plan) and
-  // ReplicaArenaBytes(plan) bytes.
-  RankMemory(const RankPlan& plan, int rank, const RankArenas& arenas, MemoryMeter& meter);
+  // The arenas have ArenaBytes(plan), ReplicaArenaBytes(plan), and ShareBytes(plan, …) bytes.
+  RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMeter& meter);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
 
@@ -77,6 +79,10 @@ class RankMemory {
   void FreeGathered(int unit);
   // The buffer that this unit's backward writes next; blocks take turns.
   GradientSlot& NextGradientSlot(int unit);
+  // Where shares of a unit's gradients are summed over `members` of the tensor-parallel group.
+  std::byte* shares(int members) const {
+    return members == tensor_degree_ ? tensor_.begin : kv_copies_.begin;
+  }
 
  private:
   struct Arena {
@@ -85,8 +91,8 @@ class RankMemory {
   };
   std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
   std::byte* TakeHost(Pool pool, int64_t bytes, int64_t padding = 0);
-  void PlaceState(const RankPlan& plan, int rank, int index);
-  void PlaceGradients(const RankPlan& plan, int rank, int index);
+  void PlaceState(const RankPlan& plan, int index);
+  void PlaceGradients(const RankPlan& plan, int index);
   void PlaceTransient(const RankPlan& plan);
 
   MemoryMeter& meter_;
@@ -95,6 +101,9 @@ class RankMemory {
   const int last_unit_;
   Arena sharers_;
   Arena replicas_;
+  Arena tensor_;
+  Arena kv_copies_;
+  const int tensor_degree_;
   int64_t arena_by_pool_[kPools] = {};
   std::vector<Buffer> buffers_;
   std::vector<UnitMemory> units_;

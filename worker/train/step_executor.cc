@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "plan/gradient_shares.h"
 
 namespace sherd {
 namespace {
@@ -32,12 +33,12 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 
 }  // namespace
 
-StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int rank, Ops& ops,
-                           Model& model, DataMesh& mesh, RankMemory& memory, BatchSource& source,
+StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
+                           RankMesh& mesh, RankMemory& memory, BatchSource& source,
                            MemoryMeter& meter)
     : plan_(plan),
       spec_(spec),
-      rank_(rank),
+      rank_(plan.data_rank),
       head_(static_cast<int>(plan.inventory.units.size()) - 1),
       ops_(ops),
       model_(model),
@@ -87,7 +88,7 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
 absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t micro_batches) {
   Walk walk;
   walk.plan = &plan;
-  walk.micro_batches = SplitMicroBatches(micro_batches, mesh_.size(), /*replicas=*/1);
+  walk.micro_batches = SplitMicroBatches(micro_batches, mesh_.data_size(), /*replicas=*/1);
   walk.step = 0;
   SHERD_ASSIGN_OR_RETURN(StepFigures sums, Run(std::move(walk)));
   sums.loss /= static_cast<double>(std::max<int64_t>(1, sums.tokens));
@@ -133,6 +134,9 @@ absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
       return absl::OkStatus();
     case StepOp::kReduceReplicas:
       return ReduceReplicas(op, walk);
+    case StepOp::kReduceTensor:
+    case StepOp::kReduceCopies:
+      return ReduceShares(op);
     case StepOp::kExchange:
       return ExchangeFigures(op, walk);
     case StepOp::kUpdate:
@@ -148,7 +152,7 @@ void StepExecutor::Gather(int unit) {
   const bool kept = plan_.strategy.params == Placement::kWhole;
   std::byte* const room = kept ? memory.params : memory_.AcquireGathered(unit);
   const int64_t bytes = plan_.layout.units[at].shard_elements * plan_.param_bytes;
-  gathers_[at] = Enqueued(comm_.AllGather(memory.owned_params, room, bytes));
+  gathers_[at] = comm_.AllGather(memory.owned_params, room, bytes);
   params_[at].data = room;
 }
 
@@ -166,10 +170,7 @@ absl::Status StepExecutor::WaitFor(Communicator& comm, Ticket& ticket) {
   return comm.Wait(waited);
 }
 
-void StepExecutor::AwaitQuiet() {
-  comm_.Wait(last_enqueued_).IgnoreError();
-  for (const Ticket ticket : replica_reductions_) mesh_.replicas()->Wait(ticket).IgnoreError();
-}
+void StepExecutor::AwaitQuiet() { mesh_.AwaitQuiet(); }
 
 absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
   if (round == current_round_) return absl::OkStatus();
@@ -234,9 +235,9 @@ void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
   const size_t at = static_cast<size_t>(op.unit);
   GradientSlot& slot = *std::exchange(slots_[at], nullptr);
   const MicroBatches& split = walk.micro_batches;
-  slot.reduction = Enqueued(
+  slot.reduction =
       comm_.ReduceScatter(slot.data, split.ContributorsInRound(split.replica_of(rank_), op.round),
-                          memory_.unit(op.unit).tree.get()));
+                          memory_.unit(op.unit).tree.get());
   unit_reductions_[at] = slot.reduction;
   reductions_.push_back(slot.reduction);
 }
@@ -268,10 +269,10 @@ void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
   std::byte* const gradients = memory_.unit(op.unit).grads;
   const int contributors = walk.micro_batches.ContributingReplicas();
   const int64_t elements = std::accumulate(segments.begin(), segments.end(), int64_t{0});
-  reductions_.push_back(Enqueued(
+  reductions_.push_back(
       op.op == StepOp::kAllReduce
           ? comm_.AllReduce(gradients, elements, memory_.grad_type(), contributors)
-          : comm_.ReduceScatterInPlace(gradients, segments, memory_.grad_type(), contributors)));
+          : comm_.ReduceScatterInPlace(gradients, segments, memory_.grad_type(), contributors));
 }
 
 absl::Status StepExecutor::FinishReductions() {
@@ -284,21 +285,48 @@ absl::Status StepExecutor::FinishReductions() {
   return absl::OkStatus();
 }
 
-const std::byte* StepExecutor::Gradients(int unit) {
+std::byte* StepExecutor::Gradients(int unit) {
   UnitMemory& memory = memory_.unit(unit);
   if (memory.owned_grads != nullptr) return memory.owned_grads;
-  return static_cast<const std::byte*>(memory.tree->Finish());
+  return static_cast<std::byte*>(memory.tree->Finish());
+}
+
+absl::Status StepExecutor::ReduceShares(const PlannedOp& op) {
+  SHERD_RETURN_IF_ERROR(FinishReductions());
+  const ModelPart& part = plan_.part();
+  const int members = op.op == StepOp::kReduceTensor ? part.place.degree : part.kv_copies;
+  const ElementRange owned = memory_.unit(op.unit).owned;
+  const std::vector<ElementRange> shared =
+      SharedGradients(plan_.inventory.units[static_cast<size_t>(op.unit)], owned, members);
+  std::byte* const gradients = Gradients(op.unit);
+  std::byte* const shares = memory_.shares(members);
+  // Takes them to where the others read them, and back.
+  const auto move = [&](bool back) {
+    std::byte* at = shares;
+    for (const ElementRange& range : shared) {
+      std::byte* const here = gradients + (range.begin - owned.begin) * plan_.grad_bytes;
+      const size_t bytes = static_cast<size_t>(range.size() * plan_.grad_bytes);
+      std::memcpy(back ? here : at, back ? at : here, bytes);
+      at += bytes;
+    }
+  };
+  move(/*back=*/false);
+  Communicator& comm = mesh_.Sharing(members);
+  Ticket sum = comm.AllReduce(shares, ElementsIn(shared), memory_.grad_type(), members);
+  SHERD_RETURN_IF_ERROR(WaitFor(comm, sum));
+  move(/*back=*/true);
+  return absl::OkStatus();
 }
 
 ExactSum StepExecutor::CountedSquares() {
   ExactSum sum;
   for (int unit = 0; unit <= head_; ++unit) {
     const UnitMemory& memory = memory_.unit(unit);
-    // A shard of padding alone counts nothing and begins behind the last element.
-    if (memory.counted.size() == 0) continue;
-    const int64_t skipped = memory.counted.begin - memory.owned.begin;
-    ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
-                    memory.counted.size(), sum);
+    for (const ElementRange& range : memory.counted) {
+      const int64_t skipped = range.begin - memory.owned.begin;
+      ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
+                      range.size(), sum);
+    }
   }
   return sum;
 }
@@ -347,7 +375,8 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   double loss = trains ? 0 : walk.figures.loss;
   for (int64_t index = first_index; index < last_index; ++index) {
     const MicroBatches::Place place = walk.micro_batches.Of(index);
-    const ExchangeRecord& record = all[static_cast<size_t>(place.rank)];
+    // All members of a tensor-parallel group know the loss of what they compute together.
+    const ExchangeRecord& record = all[static_cast<size_t>(place.rank * plan_.part().place.degree)];
     const size_t round = trains ? static_cast<size_t>(place.round) : 0;
     loss += record.losses[round];
     walk.figures.tokens += record.tokens[round];

@@ -11,9 +11,9 @@
 #include "kernels/memory.h"
 #include "plan/ledger.h"
 #include "worker/model/model.h"
-#include "worker/train/data_mesh.h"
 #include "worker/train/exchange_record.h"
 #include "worker/train/rank_memory.h"
+#include "worker/train/rank_mesh.h"
 
 namespace sherd {
 
@@ -53,8 +53,8 @@ class StepExecutor {
  public:
   // All arguments are kept and must outlive the executor. `seq_len` and `micro_batch` come from the
   // job.
-  StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, int rank, Ops& ops, Model& model,
-               DataMesh& mesh, RankMemory& memory, BatchSource& source, MemoryMeter& meter);
+  StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
+               RankMesh& mesh, RankMemory& memory, BatchSource& source, MemoryMeter& meter);
 
   // Trains one step. kAborted after Stop, kDataLoss when loss or norm is not finite (nothing is
   // updated then), and what the communicator and the source answer.
@@ -90,6 +90,8 @@ class StepExecutor {
   void ReduceScatter(const PlannedOp& op, const Walk& walk);
   // Starts summing the unit's shard over the replicas; waits for it to be whole in this one.
   absl::Status ReduceReplicas(const PlannedOp& op, const Walk& walk);
+  // Sums the unit's gradients of which members of the tensor-parallel group have shares.
+  absl::Status ReduceShares(const PlannedOp& op);
   void Accumulate(const PlannedOp& op, const Walk& walk);
   // Sums whole gradients of a bucket of units, on every rank or each shard on its owner.
   void ReduceBucket(const PlannedOp& op, const Walk& walk);
@@ -102,22 +104,20 @@ class StepExecutor {
   // Waits for an operation among those that share the rank's shards, or another communicator's.
   absl::Status WaitFor(Ticket& ticket);
   absl::Status WaitFor(Communicator& comm, Ticket& ticket);
-  // Remembers what was enqueued last, which AwaitQuiet waits for.
-  Ticket Enqueued(Ticket ticket) { return last_enqueued_ = ticket; }
   // The same error on every rank, none of which ends before all have it.
   absl::Status Diverged(const Walk& walk);
   absl::Status FinishReductions();
   // The summed gradients of what this rank owns of a unit.
-  const std::byte* Gradients(int unit);
+  std::byte* Gradients(int unit);
   ExactSum CountedSquares();
 
   const RankPlan& plan_;
   const v1::JobSpec& spec_;
-  const int rank_;
+  const int rank_;  // in the data-parallel group
   const int head_;
   Ops& ops_;
   Model& model_;
-  DataMesh& mesh_;
+  RankMesh& mesh_;
   Communicator& comm_;  // among those that share the rank's shards
   RankMemory& memory_;
   BatchSource& source_;
@@ -133,7 +133,6 @@ class StepExecutor {
   std::vector<Ticket> reductions_;
   std::vector<Ticket> unit_reductions_;     // by unit: its last reduce-scatter
   std::vector<Ticket> replica_reductions_;  // on the mesh's replicas
-  Ticket last_enqueued_ = 0;
   int64_t current_round_ = -1;
   bool has_micro_batch_ = false;
   std::atomic<const PlannedOp*> current_{nullptr};

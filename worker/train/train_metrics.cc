@@ -71,17 +71,16 @@ TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& jo
     memory_peak_.push_back(
         AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool.", label).metric);
   }
-  for (int op = 0; op < kCollectives; ++op) {
-    const Labels label{{"op", std::string(NameOf(static_cast<Collective>(op)))}, {"group", "data"}};
-    wire_bytes_.push_back(
-        AddCounter("sherd_collective_bytes_total", "Bytes sent to other ranks.", label).metric);
-    wire_messages_.push_back(
-        AddCounter("sherd_collective_messages_total", "Messages sent to other ranks.", label)
-            .metric);
-    wire_seconds_.push_back(AddCounter("sherd_collective_seconds_total",
-                                       "Time in collectives on the communication thread.", label)
-                                .metric);
-  }
+}
+
+TrainMetrics::WireSeries TrainMetrics::AddWire(Collective op, WireGroup group) {
+  const Labels label{{"op", std::string(NameOf(op))}, {"group", std::string(NameOf(group))}};
+  return {
+      AddCounter("sherd_collective_bytes_total", "Bytes sent to other ranks.", label).metric,
+      AddCounter("sherd_collective_messages_total", "Messages sent to other ranks.", label).metric,
+      AddCounter("sherd_collective_seconds_total",
+                 "Time in collectives on the communication thread.", label)
+          .metric};
 }
 
 TrainMetrics::~TrainMetrics() {
@@ -114,11 +113,18 @@ void TrainMetrics::RecordMemory(const MemoryMeter& meter) {
   }
 }
 
-void TrainMetrics::RecordWire(const WireCounts& counts) {
-  for (size_t op = 0; op < counts.size(); ++op) {
-    RaiseTo(*wire_bytes_[op], static_cast<double>(counts[op].bytes));
-    RaiseTo(*wire_messages_[op], static_cast<double>(counts[op].messages));
-    RaiseTo(*wire_seconds_[op], counts[op].seconds);
+void TrainMetrics::RecordWire(const GroupCounts& counts) {
+  for (size_t group = 0; group < counts.size(); ++group) {
+    for (size_t op = 0; op < counts[group].size(); ++op) {
+      const WireCount& count = counts[group][op];
+      if (count.calls == 0) continue;
+      const auto [found, added] = wire_.try_emplace({group, op});
+      WireSeries& series = found->second;
+      if (added) series = AddWire(static_cast<Collective>(op), static_cast<WireGroup>(group));
+      RaiseTo(*series.bytes, static_cast<double>(count.bytes));
+      RaiseTo(*series.messages, static_cast<double>(count.messages));
+      RaiseTo(*series.seconds, count.seconds);
+    }
   }
 }
 

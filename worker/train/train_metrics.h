@@ -25,7 +25,8 @@ class TrainMetrics {
   void RecordStep(const StepFigures& figures, double seconds, int64_t step, double learning_rate);
   void RecordPhases(const PhaseSeconds& phases);
   void RecordMemory(const MemoryMeter& meter);
-  void RecordWire(const WireCounts& counts);
+  // Totals so far.
+  void RecordWire(const GroupCounts& counts);
 
  private:
   template <typename T>
@@ -51,9 +52,15 @@ class TrainMetrics {
   std::vector<prometheus::Counter*> phases_;
   std::vector<prometheus::Gauge*> memory_;
   std::vector<prometheus::Gauge*> memory_peak_;
-  std::vector<prometheus::Counter*> wire_bytes_;
-  std::vector<prometheus::Counter*> wire_messages_;
-  std::vector<prometheus::Counter*> wire_seconds_;
+  // Of one collective in one group; made when the first bytes are sent.
+  struct WireSeries {
+    prometheus::Counter* bytes = nullptr;
+    prometheus::Counter* messages = nullptr;
+    prometheus::Counter* seconds = nullptr;
+  };
+  WireSeries AddWire(Collective op, WireGroup group);
+
+  std::map<std::pair<size_t, size_t>, WireSeries> wire_;
 };
 
 }  // namespace sherd

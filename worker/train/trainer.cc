@@ -15,9 +15,9 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
-#include "worker/train/data_mesh.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/rank_job.h"
+#include "worker/train/rank_mesh.h"
 
 namespace sherd {
 namespace {
@@ -54,19 +54,21 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
       absl::StrCat("the assignment names no ", v1::GroupKind_Name(kind), " that this rank is in"));
 }
 
-// The data-parallel group and how it is cut up.
-struct DataGroups {
+// The groups that the rank is in.
+struct RankGroups {
   RankGroup data;
-  RankGroup sharers;   // the data-parallel group itself unless it is cut into shard groups
-  RankGroup replicas;  // empty when nobody else holds copies
+  // How the data-parallel group is cut up: itself unless into shard groups.
+  RankGroup sharers;
+  // Empty when there is nobody else.
+  RankGroup replicas;
+  RankGroup tensor;
+  RankGroup kv_copies;
 };
 
-absl::StatusOr<DataGroups> FindDataGroups(const v1::Assignment& assignment) {
-  DataGroups groups;
-  SHERD_ASSIGN_OR_RETURN(groups.data, FindGroup(assignment, v1::GROUP_KIND_DATA));
+absl::Status FindShardGroups(const v1::Assignment& assignment, RankGroups& groups) {
   groups.sharers = groups.data;
   const int64_t shard_group = assignment.spec().parallel().shard_group();
-  if (shard_group == 0) return groups;
+  if (shard_group == 0) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(groups.sharers, FindGroup(assignment, v1::GROUP_KIND_SHARD));
   SHERD_ASSIGN_OR_RETURN(RankGroup replicas, FindGroup(assignment, v1::GROUP_KIND_REPLICA));
   const int64_t sharers = static_cast<int64_t>(groups.sharers.ranks.size());
@@ -79,15 +81,33 @@ absl::StatusOr<DataGroups> FindDataGroups(const v1::Assignment& assignment) {
         "the assignment's shard and replica groups do not make up its data-parallel group");
   }
   if (copies > 1) groups.replicas = std::move(replicas);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RankGroups> FindGroups(const v1::Assignment& assignment) {
+  RankGroups groups;
+  SHERD_ASSIGN_OR_RETURN(groups.data, FindGroup(assignment, v1::GROUP_KIND_DATA));
+  SHERD_RETURN_IF_ERROR(FindShardGroups(assignment, groups));
+  const int64_t tensor = assignment.spec().parallel().tensor();
+  const int64_t world = static_cast<int64_t>(groups.data.ranks.size()) * tensor;
+  SHERD_ASSIGN_OR_RETURN(RankGroup members, FindGroup(assignment, v1::GROUP_KIND_TENSOR));
+  const bool fits = static_cast<int64_t>(members.ranks.size()) == tensor &&
+                    world == assignment.world() &&
+                    assignment.rank() == groups.data.index * tensor + members.index;
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        "the assignment's tensor-parallel and data-parallel groups do not make up its world");
+  }
+  if (tensor > 1) groups.tensor = std::move(members);
   return groups;
 }
 
 // The coordinator's layout must be the one that this worker would compute: workers of another build
 // could cut units differently, and then gathers would mix them up.
-absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan, int index) {
+absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan) {
   const std::vector<v1::UnitShard> expected =
       DescribeOwned(plan.inventory, plan.strategy, assignment.spec().parallel(),
-                    plan.micro_batches.degree, index);
+                    plan.micro_batches.degree, plan.data_rank);
   bool equal = static_cast<int>(expected.size()) == assignment.shards_size();
   for (int unit = 0; equal && unit < assignment.shards_size(); ++unit) {
     equal = google::protobuf::util::MessageDifferencer::Equals(expected[static_cast<size_t>(unit)],
@@ -143,34 +163,49 @@ class RankTrainer final : public Trainer {
  private:
   absl::Status RunJob(TrainObserver& observer, TrainResult& result) {
     result.operation = "opening the data";
-    SHERD_ASSIGN_OR_RETURN(const DataGroups groups, FindDataGroups(assignment_));
-    const int index = groups.data.index;
-    const int degree = static_cast<int>(groups.data.ranks.size());
-    const RankPlan plan = BuildRankPlan(assignment_.spec(), index, degree);
-    SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan, index));
-    SHERD_RETURN_IF_ERROR(
-        CheckHostMemory(PredictLedger(plan, assignment_.spec(), index, options_.threads),
-                        RanksOnThisHost(assignment_)));
+    SHERD_ASSIGN_OR_RETURN(RankGroups groups, FindGroups(assignment_));
+    const RankPlan plan =
+        BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
+    SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), options_.threads),
+                                          RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
+    if (SumsOverKvCopies(plan)) {
+      SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
+    }
 
-    result.operation = "forming the data-parallel group";
-    SHERD_ASSIGN_OR_RETURN(auto sharers, Form(groups.sharers, ArenaBytes(plan)));
-    std::unique_ptr<Communicator> replicas;
-    if (plan.AddsReplicas()) {
-      SHERD_ASSIGN_OR_RETURN(replicas, Form(groups.replicas, ReplicaArenaBytes(plan)));
-    }
-    DataMesh mesh(std::move(sharers), std::move(replicas));
-    absl::Status status = RunFormed(groups, plan, mesh, std::move(data), observer, result);
+    result.operation = "forming the process groups";
+    SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes, FormAxes(groups, plan));
+    RankMesh mesh(std::move(axes));
+    absl::Status status = RunFormed(plan, mesh, std::move(data), observer, result);
     // Who only passes on what came from another must not be blamed.
-    const int cause = mesh.ended_by();
-    if (!status.ok() && cause >= 0) {
-      result.lost_peer = groups.data.ranks[static_cast<size_t>(cause)];
-    }
+    if (!status.ok()) result.lost_peer = mesh.ended_by();
     // Peers of a rank that fails must not wait for it.
     if (!status.ok()) mesh.Abort(status.message());
     absl::MutexLock lock(&mutex_);
     mesh_ = nullptr;
     return status;
+  }
+
+  // Every rank of the world forms its groups in this order.
+  absl::StatusOr<RankMesh::Axes> FormAxes(const RankGroups& groups, const RankPlan& plan) {
+    RankMesh::Axes axes;
+    SHERD_ASSIGN_OR_RETURN(axes.sharers, FormAxis(groups.sharers, ArenaBytes(plan)));
+    SHERD_ASSIGN_OR_RETURN(axes.replicas, FormAxis(groups.replicas, ReplicaArenaBytes(plan)));
+    SHERD_ASSIGN_OR_RETURN(axes.tensor,
+                           FormAxis(groups.tensor, TensorArenaBytes(plan, assignment_.spec())));
+    SHERD_ASSIGN_OR_RETURN(axes.kv_copies,
+                           FormAxis(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies)));
+    return axes;
+  }
+
+  // Without a communicator for an empty group.
+  absl::StatusOr<RankMesh::Axis> FormAxis(const RankGroup& group, int64_t arena_bytes) {
+    RankMesh::Axis axis;
+    if (group.ranks.empty()) return axis;
+    SHERD_ASSIGN_OR_RETURN(axis.comm, Form(group, arena_bytes));
+    axis.ranks = group.ranks;
+    return axis;
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> Form(const RankGroup& group, int64_t arena_bytes) {
@@ -189,11 +224,10 @@ class RankTrainer final : public Trainer {
     return FormCommunicator(listener_, spec, options, &formation_abort_);
   }
 
-  absl::Status RunFormed(const DataGroups& groups, const RankPlan& plan, DataMesh& mesh,
-                         JobData data, TrainObserver& observer, TrainResult& result) {
+  absl::Status RunFormed(const RankPlan& plan, RankMesh& mesh, JobData data,
+                         TrainObserver& observer, TrainResult& result) {
     result.operation = "allocating memory";
-    RankJob job(assignment_, plan, groups.data.index, options_.threads, mesh, std::move(data),
-                metrics_);
+    RankJob job(assignment_, plan, options_.threads, mesh, std::move(data), metrics_);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
     observer.OnLog(Introduction(plan, mesh));
     observer.OnReady();
@@ -211,13 +245,16 @@ class RankTrainer final : public Trainer {
     return status;
   }
 
-  std::string Introduction(const RankPlan& plan, const DataMesh& mesh) const {
+  std::string Introduction(const RankPlan& plan, const RankMesh& mesh) const {
     const v1::JobSpec& spec = assignment_.spec();
     return absl::StrCat(
         Counted(plan.inventory.elements, "parameter"), ", ",
-        std::string(NameOf(spec.parallel().strategy())), " over ", Counted(mesh.size(), "rank"),
+        std::string(NameOf(spec.parallel().strategy())), " over ",
+        Counted(mesh.data_size(), "rank"),
         plan.AddsReplicas() ? absl::StrCat(" in shard groups of ", mesh.sharers().size()) : "",
-        ", ", std::string(NameOf(spec.precision().compute())), "; ",
+        mesh.tensor() == nullptr ? "" : absl::StrCat(" × tensor ", mesh.tensor()->size()),
+        plan.part().place.sequence ? " with sequence parallelism" : "", ", ",
+        std::string(NameOf(spec.precision().compute())), "; ",
         Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
         Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
         " of shared memory, ", Counted(options_.threads, "thread"),
@@ -228,7 +265,7 @@ class RankTrainer final : public Trainer {
   }
 
   // What Abort reaches from now on; false, and nothing, when Abort came before.
-  bool Publish(DataMesh* mesh, RankJob* job) {
+  bool Publish(RankMesh* mesh, RankJob* job) {
     absl::MutexLock lock(&mutex_);
     if (aborted_) return false;
     mesh_ = mesh;
@@ -244,7 +281,7 @@ class RankTrainer final : public Trainer {
 
   absl::Mutex mutex_;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
-  DataMesh* mesh_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  RankMesh* mesh_ ABSL_GUARDED_BY(mutex_) = nullptr;
   RankJob* job_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kWordBytes = 1024;
 
 // Every rank's text when all succeeded; else the first failure, the same on every rank.
-absl::StatusOr<std::vector<std::string>> Vote(DataMesh& mesh,
+absl::StatusOr<std::vector<std::string>> Vote(RankMesh& mesh,
                                               const absl::StatusOr<std::string>& mine) {
   std::vector<char> word(kWordBytes, '\0');
   word[0] = static_cast<char>(mine.status().code());
@@ -52,11 +52,13 @@ std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
     for (const Parameter& parameter : plan.inventory.units[index].parameters) {
-      const int64_t begin = std::max(parameter.offset, unit.counted.begin);
-      const int64_t end = std::min(parameter.offset + parameter.elements, unit.counted.end);
-      if (begin >= end) continue;
-      ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
-                        end - parameter.offset, unit.master + (begin - unit.owned.begin)});
+      for (const ElementRange& counted : unit.counted) {
+        const int64_t begin = std::max(parameter.offset, counted.begin);
+        const int64_t end = std::min(parameter.offset + parameter.elements, counted.end);
+        if (begin >= end) continue;
+        ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
+                          end - parameter.offset, unit.master + (begin - unit.owned.begin)});
+      }
     }
   }
   return ranges;
@@ -100,7 +102,7 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, DataMesh& mesh) {
+                                         RankMemory& memory, RankMesh& mesh) {
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
   const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);

@@ -5,8 +5,8 @@
 #include "absl/status/statusor.h"
 #include "plan/ledger.h"
 #include "sherd/v1/layout.pb.h"
-#include "worker/train/data_mesh.h"
 #include "worker/train/rank_memory.h"
+#include "worker/train/rank_mesh.h"
 
 namespace sherd {
 
@@ -16,6 +16,6 @@ namespace sherd {
 // The final directory.
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, DataMesh& mesh);
+                                         RankMemory& memory, RankMesh& mesh);
 
 }  // namespace sherd

@@ -17,6 +17,7 @@ Parameter Normal(const std::string& name, int64_t elements, double stddev = 0.02
   parameter.name = name;
   parameter.shape = {elements};
   parameter.elements = elements;
+  parameter.slice = {{elements}, {{0, elements}}, {0, 1}};
   parameter.init = {Initializer::Kind::kNormal, stddev};
   return parameter;
 }

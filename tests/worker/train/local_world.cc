@@ -77,15 +77,16 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
   }
   TrainerOptions options;
   options.threads = threads;
-  const Groups groups = BuildGroups(world, 1, static_cast<int>(spec.parallel().shard_group()));
+  const int tensor = static_cast<int>(spec.parallel().tensor());
+  const Groups groups = BuildGroups(world, tensor, static_cast<int>(spec.parallel().shard_group()));
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
     assignment.clear_groups();
     for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) *assignment.add_groups() = group;
     const RankPlan plan = BuildRankPlan(spec, rank, world);
     assignment.clear_shards();
-    for (const v1::UnitShard& shard :
-         DescribeOwned(plan.inventory, plan.strategy, spec.parallel(), world, rank)) {
+    for (const v1::UnitShard& shard : DescribeOwned(plan.inventory, plan.strategy, spec.parallel(),
+                                                    world / tensor, plan.data_rank)) {
       *assignment.add_shards() = shard;
     }
     Rank& each = *ranks_[static_cast<size_t>(rank)];

@@ -258,13 +258,16 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree) {
   const RankPlan plan = BuildRankPlan(spec, rank, degree);
   auto sharers = std::make_unique<LateCommunicator>(rank, degree, ArenaBytes(plan));
   LateCommunicator& comm = *sharers;
-  DataMesh mesh(std::move(sharers), nullptr);
+  RankMesh::Axes axes;
+  axes.sharers.comm = std::move(sharers);
+  for (int each = 0; each < degree; ++each) axes.sharers.ranks.push_back(each);
+  RankMesh mesh(std::move(axes));
   MemoryMeter meter;
-  RankMemory memory(plan, rank, {comm.arena(), nullptr}, meter);
+  RankMemory memory(plan, {.sharers = comm.arena()}, meter);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, comm);
   NoText text;
-  StepExecutor executor(plan, spec, rank, *ops, model, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, mesh, memory, text, meter);
   std::vector<double> norms;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);

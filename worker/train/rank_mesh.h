@@ -1,0 +1,82 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "plan/wire.h"
+#include "worker/comm/communicator.h"
+
+namespace sherd {
+
+// By group.
+using GroupCounts = std::array<WireCounts, kWireGroups>;
+
+// A rank's process groups as communicators: the ranks that share its shards; under hybrid sharding
+// those that hold copies of the same shards; its tensor-parallel group; and the members of that
+// with the same head of keys and values. The world is made of data × tensor ranks, tensor-parallel
+// groups are adjacent ranks, and rank d of a data-parallel group has place d mod K among K sharers
+// and d / K among the holders of copies. Thread-safe as Communicator.
+class RankMesh {
+ public:
+  // One group and, by place in it, the ranks of the world.
+  struct Axis {
+    std::unique_ptr<Communicator> comm;
+    std::vector<int> ranks;
+  };
+  struct Axes {
+    Axis sharers;
+    // Without a communicator where there is nobody else.
+    Axis replicas;
+    Axis tensor;
+    Axis kv_copies;
+  };
+  explicit RankMesh(Axes axes);
+
+  // In the world.
+  int rank() const;
+  int size() const;
+  // Of the data-parallel group.
+  int data_size() const;
+  Communicator& sharers() const { return *axes_.sharers.comm; }
+  Communicator* replicas() const { return axes_.replicas.comm.get(); }
+  Communicator* tensor() const { return axes_.tensor.comm.get(); }
+  // The members of the tensor-parallel group, `members` of them, that share gradients: all, or
+  // those with the same head of keys and values.
+  Communicator& Sharing(int members) const;
+
+  // records (size() · bytes) = every rank's record, in rank order. Blocks, with the errors of
+  // Communicator::Wait.
+  absl::Status Exchange(const void* record, void* records, int64_t bytes);
+  // Blocks until every rank of the world has come here.
+  absl::Status Barrier();
+
+  // Returns when no operation on any axis is under way. After an error or Abort.
+  void AwaitQuiet();
+
+  // OK until the first error on an axis: what fails there must end the others too.
+  absl::Status status() const;
+  // Ends every operation on every axis.
+  void Abort(absl::string_view reason);
+  // The rank from which an axis's first error came (Communicator::ended_by), asking those that
+  // share shards first; -1 when no error came from another.
+  int ended_by() const;
+  // By group (WireGroup).
+  GroupCounts counts_by_group() const;
+  int64_t control_bytes() const;
+  int64_t arena_bytes() const;
+
+ private:
+  // In the order of an exchange.
+  std::array<const Axis*, 4> all() const {
+    return {&axes_.sharers, &axes_.replicas, &axes_.tensor, &axes_.kv_copies};
+  }
+  static int SizeOf(const Axis& axis) { return axis.comm == nullptr ? 1 : axis.comm->size(); }
+  static int PlaceOf(const Axis& axis) { return axis.comm == nullptr ? 0 : axis.comm->rank(); }
+
+  const Axes axes_;
+};
+
+}  // namespace sherd
