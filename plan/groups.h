@@ -23,4 +23,15 @@ Groups BuildGroups(int world, int tensor_degree, int shard_group = 0);
 // The groups that contain `rank`, in the order above, as the coordinator sends them.
 std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank);
 
+// What a rank's groups move their data through.
+struct GroupTransports {
+  v1::Transport sharers = v1::TRANSPORT_SHM;  // the shard group, or else the data-parallel group
+  v1::Transport replicas = v1::TRANSPORT_SHM;
+  v1::Transport tensor = v1::TRANSPORT_SHM;
+  v1::Transport kv_copies = v1::TRANSPORT_SHM;
+};
+
+// Of the groups that an assignment names.
+GroupTransports TransportsOf(const v1::Assignment& assignment);
+
 }  // namespace sherd

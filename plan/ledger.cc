@@ -69,6 +69,19 @@ void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
   }
 }
 
+// Of the communicators that the rank forms.
+int64_t PredictCommBytes(const RankPlan& plan, const GroupTransports& transports) {
+  const MicroBatches& split = plan.micro_batches;
+  int64_t bytes = CommBytes(transports.sharers, plan.layout.degree);
+  if (plan.AddsReplicas()) {
+    bytes += CommBytes(transports.replicas, split.degree / plan.layout.degree);
+  }
+  const ModelPart& part = plan.part();
+  if (part.place.degree > 1) bytes += CommBytes(transports.tensor, part.place.degree);
+  if (SumsOverKvCopies(plan)) bytes += CommBytes(transports.kv_copies, part.kv_copies);
+  return bytes;
+}
+
 }  // namespace
 
 RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
@@ -170,7 +183,12 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
                         plan.param_bytes, plan.grad_bytes);
 }
 
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads) {
+int64_t CommBytes(v1::Transport transport, int64_t members) {
+  return transport == v1::TRANSPORT_TCP ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
+}
+
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,
+                             const GroupTransports& transports) {
   const StrategyRow& row = plan.strategy;
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
@@ -218,9 +236,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
-  const int64_t communicators =
-      1 + (plan.AddsReplicas() ? 1 : 0) + (tensor > 1 ? 1 : 0) + (SumsOverKvCopies(plan) ? 1 : 0);
-  predict("comm", communicators * kCommControlBytes);
+  predict("comm", PredictCommBytes(plan, transports));
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);

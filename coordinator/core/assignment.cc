@@ -23,7 +23,21 @@ v1::Peer DescribePeer(const State& state, int rank, const RankState& member) {
   peer.set_host(worker->host);
   peer.set_shared_memory_domain(worker->shared_memory_domain);
   peer.set_data_address(worker->data_address);
+  peer.set_network_address(worker->network_address);
   return peer;
+}
+
+// Shared memory is many times faster, where all members can map it.
+v1::Transport ChooseTransport(const v1::ProcessGroup& group, const v1::Assignment& assignment) {
+  const auto domain_of = [&](int rank) -> const std::string& {
+    return assignment.peers(rank).shared_memory_domain();
+  };
+  const std::string& domain = domain_of(group.ranks(0));
+  const bool shared = std::all_of(group.ranks().begin(), group.ranks().end(),
+                                  [&](int rank) { return domain_of(rank) == domain; });
+  // Workers that name no domain share memory with themselves alone.
+  return shared && (!domain.empty() || group.ranks_size() == 1) ? v1::TRANSPORT_SHM
+                                                                : v1::TRANSPORT_TCP;
 }
 
 void AddShards(const v1::JobSpec& spec, const v1::ProcessGroup& data_group, int rank,
@@ -59,7 +73,9 @@ v1::Assignment BuildAssignment(const State& state, const JobRecord& job, int ran
   const int tensor = static_cast<int>(std::max<int64_t>(1, job.spec.parallel().tensor()));
   const int shard_group = static_cast<int>(job.spec.parallel().shard_group());
   for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(world, tensor, shard_group), rank)) {
-    *assignment.add_groups() = group;
+    v1::ProcessGroup& added = *assignment.add_groups();
+    added = group;
+    added.set_transport(ChooseTransport(group, assignment));
     if (group.kind() == v1::GROUP_KIND_DATA) AddShards(job.spec, group, rank, assignment);
   }
   return assignment;

@@ -14,6 +14,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
+void DescribeSmallModel(v1::ModelSpec& model) {
+  model.set_arch(v1::ARCHITECTURE_GPT2);
+  model.set_layers(2);
+  model.set_hidden(24);
+  model.set_heads(3);
+  model.set_vocab(101);
+  model.set_context(17);
+}
+
 // The assignments of every rank of a job on eight workers.
 std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor) {
   Scenario scenario;
@@ -23,12 +32,7 @@ std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor) {
       Submitted(id, {.min_workers = 8, .max_workers = 8, .tensor = tensor});
   v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
   spec.mutable_parallel()->set_strategy(strategy);
-  spec.mutable_model()->set_arch(v1::ARCHITECTURE_GPT2);
-  spec.mutable_model()->set_layers(2);
-  spec.mutable_model()->set_hidden(24);
-  spec.mutable_model()->set_heads(3);
-  spec.mutable_model()->set_vocab(101);
-  spec.mutable_model()->set_context(17);
+  DescribeSmallModel(*spec.mutable_model());
   spec = NormalizeJobSpec(spec);
   scenario.Do(submitted);
   std::vector<v1::Assignment> assignments;
@@ -68,6 +72,49 @@ TEST(Assignment, NamesEveryPeerAndTheSecret) {
     EXPECT_EQ(all[rank].peers(3).worker_id(), "w3");
     EXPECT_EQ(all[rank].peers(3).incarnation(), 1u);
     EXPECT_EQ(all[rank].peers(3).data_address(), "unix-abstract:w3");
+    EXPECT_EQ(all[rank].peers(3).network_address(), "tcp:host:1");
+  }
+}
+
+// Of a rank of a job over two hosts of three and of one worker.
+v1::Assignment AssignOverHosts(int rank, int64_t shard_group) {
+  Scenario scenario;
+  for (const char* worker : {"a0", "a1", "a2"}) scenario.Do(Joined(worker, 1, "a"));
+  scenario.Do(Joined("b0", 1, "b"));
+  const JobId id("tiny-1");
+  v1::DurableEvent submitted = Submitted(id, {.min_workers = 4});
+  v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
+  spec.mutable_parallel()->set_strategy(shard_group > 0 ? v1::STRATEGY_HYBRID : v1::STRATEGY_ZERO3);
+  spec.mutable_parallel()->set_shard_group(shard_group);
+  DescribeSmallModel(*spec.mutable_model());
+  spec = NormalizeJobSpec(spec);
+  scenario.Do(submitted);
+  return BuildAssignment(scenario.state(), scenario.job(id), rank, "s3cret");
+}
+
+v1::Transport TransportOf(const v1::Assignment& assignment, v1::GroupKind kind) {
+  for (const v1::ProcessGroup& group : assignment.groups()) {
+    if (group.kind() == kind) return group.transport();
+  }
+  return v1::TRANSPORT_UNSPECIFIED;
+}
+
+TEST(Assignment, AGroupInOneSharedMemoryDomainUsesItAndAnyOtherTcp) {
+  for (const v1::Assignment& assignment : AssignEight(v1::STRATEGY_ZERO3, 2)) {
+    EXPECT_EQ(TransportOf(assignment, v1::GROUP_KIND_DATA), v1::TRANSPORT_SHM);
+    EXPECT_EQ(TransportOf(assignment, v1::GROUP_KIND_TENSOR), v1::TRANSPORT_SHM);
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(TransportOf(AssignOverHosts(rank, 0), v1::GROUP_KIND_DATA), v1::TRANSPORT_TCP);
+    // Shard groups {0, 1} and {2, 3}, replica groups {0, 2} and {1, 3}; rank 3 is elsewhere.
+    const v1::Assignment hybrid = AssignOverHosts(rank, 2);
+    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_TENSOR), v1::TRANSPORT_SHM) << rank;
+    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_SHARD),
+              rank < 2 ? v1::TRANSPORT_SHM : v1::TRANSPORT_TCP)
+        << rank;
+    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_REPLICA),
+              rank % 2 == 0 ? v1::TRANSPORT_SHM : v1::TRANSPORT_TCP)
+        << rank;
   }
 }
 

@@ -30,6 +30,7 @@ constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
 // A group that the rank is in, and its own place there.
 struct RankGroup {
   v1::GroupKind kind = v1::GROUP_KIND_UNSPECIFIED;
+  Transport transport = Transport::kShm;
   std::vector<int> ranks;
   int index = -1;
 };
@@ -40,6 +41,7 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
     if (group.kind() != kind) continue;
     RankGroup found;
     found.kind = kind;
+    if (group.transport() == v1::TRANSPORT_TCP) found.transport = Transport::kTcp;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
       if (rank < 0 || rank >= assignment.peers_size()) {
@@ -167,8 +169,9 @@ class RankTrainer final : public Trainer {
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), options_.threads),
-                                          RanksOnThisHost(assignment_)));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(
+        PredictLedger(plan, assignment_.spec(), options_.threads, TransportsOf(assignment_)),
+        RanksOnThisHost(assignment_)));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
     if (SumsOverKvCopies(plan)) {
       SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
@@ -216,9 +219,12 @@ class RankTrainer final : public Trainer {
     spec.secret = assignment_.secret();
     spec.rank = group.index;
     for (const int rank : group.ranks) {
-      spec.addresses.push_back(assignment_.peers(rank).data_address());
+      const v1::Peer& peer = assignment_.peers(rank);
+      spec.addresses.push_back(group.transport == Transport::kTcp ? peer.network_address()
+                                                                  : peer.data_address());
     }
     FormOptions options;
+    options.transport = group.transport;
     options.arena_bytes = arena_bytes;
     options.operation_timeout = kOperationTimeout;
     return FormCommunicator(listener_, spec, options, &formation_abort_);
@@ -257,7 +263,9 @@ class RankTrainer final : public Trainer {
         std::string(NameOf(spec.precision().compute())), "; ",
         Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
         Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
-        " of shared memory, ", Counted(options_.threads, "thread"),
+        TransportsOf(assignment_).sharers == v1::TRANSPORT_TCP ? " in arenas, shards over TCP, "
+                                                               : " of shared memory, ",
+        Counted(options_.threads, "thread"),
         plan.micro_batches.SumsInTreeOrder()
             ? ""
             : "; gradients are summed in another order than on one worker, so "

@@ -59,7 +59,8 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnLog(absl::string_view) override {}
 };
 
-LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
+LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads,
+                       const std::set<v1::GroupKind>& over_tcp) {
   v1::Assignment assignment;
   assignment.set_job_id("j-1");
   assignment.set_epoch(1);
@@ -74,6 +75,7 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
     v1::Peer& peer = *assignment.add_peers();
     peer.set_rank(rank);
     peer.set_data_address(ranks_.back()->listener->address());
+    peer.set_network_address(ranks_.back()->listener->network_address());
   }
   TrainerOptions options;
   options.threads = threads;
@@ -82,7 +84,12 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
     assignment.clear_groups();
-    for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) *assignment.add_groups() = group;
+    for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) {
+      *assignment.add_groups() = group;
+      const bool tcp = over_tcp.count(group.kind()) > 0;
+      assignment.mutable_groups()->rbegin()->set_transport(tcp ? v1::TRANSPORT_TCP
+                                                               : v1::TRANSPORT_SHM);
+    }
     const RankPlan plan = BuildRankPlan(spec, rank, world);
     assignment.clear_shards();
     for (const v1::UnitShard& shard : DescribeOwned(plan.inventory, plan.strategy, spec.parallel(),
