@@ -52,7 +52,8 @@ constexpr int64_t kArenaBytes = 16 << 20;
 using Work = absl::Status (*)(Communicator& comm);
 
 // Runs in the forked process.
-[[noreturn]] void MemberMain(Transport transport, int rank, int size, int socket, Work work) {
+[[noreturn]] void MemberMain(Transport transport, absl::Duration operation_timeout, int rank,
+                             int size, int socket, Work work) {
   auto listener = *DataListener::Bind();
   Address address;
   std::strncpy(address.text.data(), AddressOf(*listener, transport).c_str(),
@@ -64,8 +65,10 @@ using Work = absl::Status (*)(Communicator& comm);
     if (!Receive(socket, &address)) ::_exit(4);
     group.addresses.emplace_back(address.text.data());
   }
-  auto comm = FormCommunicator(*listener, group,
-                               {.transport = transport, .arena_bytes = kArenaBytes}, nullptr);
+  auto comm = FormCommunicator(
+      *listener, group,
+      {.transport = transport, .arena_bytes = kArenaBytes, .operation_timeout = operation_timeout},
+      nullptr);
   if (!comm.ok()) ::_exit(5);
   if (!(*comm)->Wait((*comm)->Barrier()).ok()) ::_exit(6);
   Send(socket, Report{});
@@ -83,14 +86,15 @@ using Work = absl::Status (*)(Communicator& comm);
 // Member processes of one group, all at work.
 class Processes {
  public:
-  Processes(Transport transport, int size, Work work) {
+  Processes(Transport transport, int size, Work work,
+            absl::Duration operation_timeout = absl::Minutes(1)) {
     for (int rank = 0; rank < size; ++rank) {
       std::array<int, 2> ends = {-1, -1};
       EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::close(ends[0]);
-        MemberMain(transport, rank, size, ends[1], work);
+        MemberMain(transport, operation_timeout, rank, size, ends[1], work);
       }
       ::close(ends[1]);
       pids_.push_back(pid);
@@ -199,7 +203,9 @@ absl::Status AbortWhenStuck(Communicator& comm) {
     status = comm.Wait(comm.AllReduce(comm.arena(), kArenaBytes / 4, DType::kF32, comm.size()));
     operations.fetch_add(1);
   }
-  const absl::Duration took = absl::Nanoseconds(absl::GetCurrentTimeNanos() - aborted.load());
+  // Ended by the other's abort, if not by its own.
+  const int64_t now = absl::GetCurrentTimeNanos();
+  const absl::Duration took = absl::Nanoseconds(aborted.load() == 0 ? 0 : now - aborted.load());
   ended.Notify();
   agent.join();
   return absl::Status(status.code(),
@@ -219,6 +225,20 @@ TEST_P(PeerDeath, AbortEndsTheOthersWhileAMemberIsFrozen) {
     // Whoever aborts first tells the other.
     EXPECT_TRUE(message.starts_with("soon: ")) << message;
     EXPECT_TRUE(message.ends_with("its lease has lapsed")) << message;
+  }
+}
+
+// F34: without a lease, too, a wait ends and names who is missing.
+TEST_P(PeerDeath, AFrozenMemberIsNamedAtTheDeadline) {
+  Processes processes(GetParam(), 3, ReduceForEver, absl::Milliseconds(400));
+  processes.Stop(1);
+  for (const int rank : {0, 2}) {
+    Report report;
+    ASSERT_TRUE(processes.AwaitEnd(rank, &report));
+    EXPECT_EQ(report.code, static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+    const std::string message = report.message.data();
+    EXPECT_NE(message.find(": rank 1 did not "), std::string::npos) << message;
+    EXPECT_NE(message.find("all_reduce #"), std::string::npos) << message;
   }
 }
 
