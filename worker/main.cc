@@ -108,6 +108,10 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   };
   AgentOptions options;
   options.identity = IdentityOf(flags, *listener);
+  if (!options.identity.network_address().empty()) {
+    Log(Severity::kInfo,
+        absl::StrCat("workers of other hosts come to ", options.identity.network_address()));
+  }
   options.session.coordinator = flags.coordinator;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {

@@ -152,6 +152,23 @@ TEST(Groups, ShardGroupsAreAdjacentMembersOfADataGroupAndReplicasStride) {
   EXPECT_EQ(GroupsOf(groups, 5).size(), 4u);
 }
 
+TEST(Groups, TransportsAreThoseOfTheGroupsThatTheRankForms) {
+  v1::Assignment assignment;
+  for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(8, 2, 2), 0)) {
+    *assignment.add_groups() = group;
+    const bool tcp = group.kind() == v1::GROUP_KIND_DATA || group.kind() == v1::GROUP_KIND_REPLICA;
+    assignment.mutable_groups()->rbegin()->set_transport(tcp ? v1::TRANSPORT_TCP
+                                                             : v1::TRANSPORT_SHM);
+  }
+  const GroupTransports whole = TransportsOf(assignment);
+  EXPECT_EQ(whole.sharers, v1::TRANSPORT_TCP);
+  EXPECT_EQ(whole.tensor, v1::TRANSPORT_SHM);
+  assignment.mutable_spec()->mutable_parallel()->set_shard_group(2);
+  const GroupTransports cut = TransportsOf(assignment);
+  EXPECT_EQ(cut.sharers, v1::TRANSPORT_SHM);
+  EXPECT_EQ(cut.replicas, v1::TRANSPORT_TCP);
+}
+
 TEST(Groups, WithoutTensorParallelismOneDataGroupHoldsAll) {
   const Groups groups = BuildGroups(3, 1);
   EXPECT_THAT(groups.data, ElementsAre(ElementsAre(0, 1, 2)));
