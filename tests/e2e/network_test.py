@@ -53,9 +53,10 @@ class TwoHosts(EndToEnd):
     def run_here(self, path, *overrides):
         """The same job with all its workers in one shared-memory domain."""
         inside, self.inside = self.inside, None
-        result = self.sherd("run", path, "--workers", 4, "--out", self.scratch / "here", "-o", "json", *overrides,
-                            check=0)
-        self.inside = inside
+        try:
+            result = self.sherd("run", path, "--workers", 4, "--out", self.scratch, "-o", "json", *overrides, check=0)
+        finally:
+            self.inside = inside
         return [json.loads(line) for line in result.stdout.splitlines()]
 
     @staticmethod
