@@ -16,6 +16,7 @@
 #include "plan/model_flops.h"
 #include "worker/model/model.h"
 #include "worker/train/rank_memory.h"
+#include "worker/train/rank_mesh.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/step_executor.h"
 
@@ -76,19 +77,29 @@ v1::JobSpec JobOf(const Options& options) {
   return spec;
 }
 
+// All ranks share shards.
+RankMesh::Axes AxesOf(World& world, int ranks) {
+  RankMesh::Axes axes;
+  axes.sharers.comm = world.TakeComm();
+  for (int rank = 0; rank < ranks; ++rank) axes.sharers.ranks.push_back(rank);
+  return axes;
+}
+
 void ServeSteps(const Options& options, Repetitions& repetitions) {
   const v1::JobSpec spec = JobOf(options);
   const RankPlan plan = BuildRankPlan(spec, options.rank, options.world);
   World world(repetitions, options.rank, options.world, ArenaBytes(plan));
   MemoryMeter meter;
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
-  RankMemory memory(plan, options.rank, world.comm().arena(), meter);
+  RankMesh mesh(AxesOf(world, options.world));
+  RankArenas arenas;
+  arenas.sharers = mesh.sharers().arena();
+  RankMemory memory(plan, arenas, meter);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
                 KeptActivations::kEverything, *ops, meter);
   RandomBytes source(options.micro_batch * options.seq_len);
-  StepExecutor executor(plan, spec, options.rank, *ops, *model, world.comm(), memory, source,
-                        meter);
+  StepExecutor executor(plan, spec, *ops, *model, mesh, memory, source, meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);
 
   const int64_t tokens = options.global_batch * options.seq_len;

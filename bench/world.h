@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "bench/repetitions.h"
 #include "worker/comm/communicator.h"
@@ -16,6 +17,8 @@ class World {
   World(Repetitions& repetitions, int rank, int size, int64_t arena_bytes,
         Transport transport = Transport::kShm);
   Communicator& comm() { return *comm_; }
+  // Hands the communicator over; it may not outlive this.
+  std::unique_ptr<Communicator> TakeComm() { return std::move(comm_); }
 
  private:
   std::unique_ptr<DataListener> listener_;

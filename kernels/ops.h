@@ -46,6 +46,23 @@ struct RotaryParams {
   int64_t original_context = 8192;
 };
 
+// The entries of the vocabulary that one member of a group that splits it has.
+struct VocabularyPart {
+  // [first, first + count).
+  int64_t first, count;
+  // Columns of its logits: `count`, then padding.
+  int64_t columns;
+
+  bool Has(int32_t token) const { return token >= first && token < first + count; }
+};
+
+// What is known of a row of logits from some of its columns.
+struct LogitStatistics {
+  float highest;  // the largest logit; -infinity when there is none
+  float sum;      // Σ e^(logit − highest)
+  float target;   // the logit of the row's target; 0 when it is not among them
+};
+
 struct AdamWParams {
   double lr, beta1, beta2, eps, weight_decay;
   // Counts from 1.
@@ -88,15 +105,24 @@ class Ops {
   virtual void LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
                                     int64_t rows, int64_t in, int64_t out) = 0;
 
-  // x (B, T, C) = wte[token] + wpe[position]; tokens (B, T) in [0, V). Nothing is added when wpe's
-  // data == nullptr.
-  virtual void EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
-                                int64_t batch, int64_t tokens_per_sequence, int64_t channels) = 0;
-  // Sums dx rows by token in row order (deterministic): dwte (V, C), dwpe (rows of positions >= T
-  // are zeroed up to `context` unless accumulating; none with data == nullptr).
-  virtual void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
-                                 int64_t batch, int64_t tokens_per_sequence, int64_t channels,
-                                 int64_t vocab, int64_t context) = 0;
+  // dbias (C) = column sums of dy (N, C).
+  virtual void BiasBackward(const float* dy, GradOut dbias, int64_t rows, int64_t channels) = 0;
+
+  // x (N, C) = wte[token − first], zeros for tokens outside of [first, first + vocab); tokens (N),
+  // wte (vocab, C).
+  virtual void EmbeddingForward(const int32_t* tokens, ConstParam wte, int64_t first, int64_t vocab,
+                                float* x, int64_t rows, int64_t channels) = 0;
+  // dwte (vocab, C) = sums of the dx rows of each token, in row order.
+  virtual void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte,
+                                 int64_t first, int64_t vocab, int64_t rows, int64_t channels) = 0;
+
+  // y (N, C) = x + wpe[position]; y may be x. Rows are those from `first_row` on of sequences of T
+  // tokens, one behind the other.
+  virtual void PositionForward(const float* x, ConstParam wpe, float* y, int64_t first_row,
+                               int64_t rows, int64_t tokens_per_sequence, int64_t channels) = 0;
+  // dwpe (context, C) = sums of the dx rows of each position, in row order.
+  virtual void PositionBackward(const float* dx, GradOut dwpe, int64_t first_row, int64_t rows,
+                                int64_t tokens_per_sequence, int64_t channels, int64_t context) = 0;
 
   // y = (x − mean) · rstd · w + b over the last dimension, eps 1e-5; mean, rstd (N) are kept for
   // backward.
@@ -128,8 +154,9 @@ class Ops {
   virtual void SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
                               int64_t ffn) = 0;
 
-  // y = a + b; y may be a or b.
-  virtual void Add(const float* a, const float* b, float* y, int64_t elements) = 0;
+  // y (N, C) = (x + bias) + residual; bias (C) or data == nullptr; y may be x or residual.
+  virtual void ResidualForward(const float* x, ConstParam bias, const float* residual, float* y,
+                               int64_t rows, int64_t channels) = 0;
 
   // table (T, 2, D / 2): cosines, then sines, of the angles at positions 0 … T − 1, worked out in
   // double precision. D is even.
@@ -150,14 +177,31 @@ class Ops {
   virtual void AttentionBackward(const float* dout, const float* qkv, const float* out,
                                  const float* lse, float* dqkv, const AttentionShape& shape) = 0;
 
-  // logits (N, V) are replaced by d(loss · scale)/dlogits, where loss is the sum of token losses;
-  // returns that sum in nats, unscaled, added up in row order in double. targets (N) in [0, V); a
-  // negative target counts nothing and gets zero gradients.
-  virtual double CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
-                                      int64_t rows, int64_t vocab) = 0;
+  // logits (N, V) are replaced by d(loss · scale)/dlogits, where loss is the sum of token losses in
+  // nats; these are added to `loss`, unscaled, one after another in row order. targets (N) in
+  // [0, V); a negative target counts nothing and gets zero gradients.
+  virtual void CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                                    int64_t rows, int64_t vocab, double& loss) = 0;
   // The loss alone; logits stay.
-  virtual double CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
-                              int64_t vocab) = 0;
+  virtual void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
+                            int64_t vocab, double& loss) = 0;
+
+  // Cross-entropy where columns are split over members, in three parts. Of a member's logits (N,
+  // columns) the statistics (N); its logits are replaced by e^(logit − highest). targets (N) are of
+  // the whole vocabulary, negative ones as above.
+  virtual void VocabularyStatistics(float* logits, const int32_t* targets,
+                                    const VocabularyPart& part, LogitStatistics* statistics,
+                                    int64_t rows) = 0;
+  // Of all columns from those of all members (members, N), taken in the members' order; adds the
+  // token losses to `loss` as above.
+  virtual void JoinStatistics(const LogitStatistics* of_members, int members,
+                              const int32_t* targets, LogitStatistics* joined, int64_t rows,
+                              double& loss) = 0;
+  // What VocabularyStatistics left of the member's logits, with its own statistics, is replaced by
+  // d(loss · scale)/dlogits; that of padding is zero.
+  virtual void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
+                                  const LogitStatistics* own, const LogitStatistics* joined,
+                                  float scale, int64_t rows) = 0;
 
   // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction. Updates
   // master, m, v in fp32 from grad (elements, of grad_dtype) and writes `param`: master rounded to

@@ -6,36 +6,75 @@ namespace sherd {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kCacheLine = 64;
+constexpr int64_t kMostHeadChunks = 4;
+constexpr int64_t kLeastChunkRows = 256;
+constexpr int64_t kChunkRowUnit = 64;
 
-// What a block's backward reads beside the block's input, in numbers a token: queries, keys and
-// values, the attention's output (C) and log-sum-exp a head (H), the stream behind the attention
-// (C), two norms' deviations, and with GPT-2 means, and the MLP before GELU (F) or gate and up
-// (2F).
-int64_t BlockNumbers(const ModelShape& shape) {
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// The widest inner layer whose output or gradient is not kept, in channels a row.
+int64_t InnerChannels(const ModelPart& part) { return std::max(part.ffn, part.qkv_channels()); }
+
+// What a block's backward reads beside the block's input, in numbers a row of all: queries, keys
+// and values, the attention's output and log-sum-exp a head, and the MLP before GELU (F) or gate
+// and up (2F); all of the member's part.
+int64_t InnerNumbers(const ModelShape& shape, const ModelPart& part) {
   const bool llama = shape.arch == Architecture::kLlama;
-  return shape.qkv_channels() + 2 * shape.hidden + shape.heads +
-         (llama ? 2 + 2 * shape.ffn : 4 + shape.ffn);
+  return part.qkv_channels() + part.attention_channels() + part.heads + (llama ? 2 : 1) * part.ffn;
+}
+
+// And in numbers a row of the residual stream: the stream behind the attention (C), and of two
+// norms the deviations and with GPT-2 means.
+int64_t StreamNumbers(const ModelShape& shape) {
+  return shape.hidden + (shape.arch == Architecture::kLlama ? 2 : 4);
 }
 
 }  // namespace
 
-// Beside the blocks, per token: the input of every block and of the head (C each), the last norm's
-// deviation, and with GPT-2 mean, a working row of C, and one that is the MLP's activation,
-// gradients inside a block and the logits in turn. Backward adds the gradient of the residual
-// stream (C). Without it all blocks and the head share one input. Llama's rotary table has a head's
-// numbers for every position of a sequence.
-int64_t PredictActivationBytes(const ModelShape& shape, int64_t batch, int64_t tokens,
-                               KeptActivations kept) {
+int64_t HeadChunkRows(const ModelPart& part, int64_t rows) {
+  if (part.vocab <= InnerChannels(part)) return rows;
+  const int64_t share = (rows + kMostHeadChunks - 1) / kMostHeadChunks;
+  return std::min(rows, std::max(kLeastChunkRows, RoundUp(share, kChunkRowUnit)));
+}
+
+// In the arena: what the members sum or gather. Rows of C before and after a sum, and with sequence
+// parallelism the gradient of the residual stream; the statistics of a chunk of logits.
+int64_t TensorArenaActivationBytes(const ModelShape& shape, const ModelPart& part, int64_t batch,
+                                   int64_t tokens, KeptActivations kept) {
+  if (part.place.degree == 1) return 0;
+  const int64_t rows = batch * tokens;
+  const bool gradient = part.place.sequence && kept != KeptActivations::kNothing;
+  const int64_t row_bytes = kFloatBytes * shape.hidden;
+  return RoundUp(rows * row_bytes, kCacheLine) +
+         (gradient ? RoundUp(part.ResidualRows(rows) * row_bytes, kCacheLine) : 0) +
+         RoundUp(HeadChunkRows(part, rows) * kLogitStatisticsBytes, kCacheLine);
+}
+
+// Beside the blocks, per row of the residual stream: the input of every block and of the head (C
+// each), the last norm's deviation, and with GPT-2 mean; backward adds its gradient (C). Without it
+// all blocks and the head share one input. Per row of all: a working row of C, in a group a second
+// one, and one that is the MLP's activation or gradients inside a block. The last is also a chunk's
+// logits. Llama's rotary table has a head's numbers for every position of a sequence. In a group
+// the statistics of a chunk of logits are gathered.
+int64_t PredictActivationBytes(const ModelShape& shape, const ModelPart& part, int64_t batch,
+                               int64_t tokens, KeptActivations kept) {
   const bool llama = shape.arch == Architecture::kLlama;
   const bool trains = kept != KeptActivations::kNothing;
+  const bool grouped = part.place.degree > 1;
+  const int64_t rows = batch * tokens;
+  const int64_t chunk_rows = HeadChunkRows(part, rows);
   const int64_t blocks = kept == KeptActivations::kEverything ? shape.layers : 1;
   const int64_t inputs = trains ? shape.layers + 1 : 1;
-  const int64_t widest = std::max({shape.ffn, shape.qkv_channels(), shape.vocab});
-  const int64_t token_numbers = blocks * BlockNumbers(shape) + inputs * shape.hidden +
-                                (llama ? 1 : 2) + shape.hidden + widest +
-                                (trains ? shape.hidden : 0);
-  const int64_t table_numbers = llama ? tokens * shape.head_size() : 0;
-  return kFloatBytes * (batch * tokens * token_numbers + table_numbers);
+  const bool own_gradient = trains && !part.place.sequence;
+  const int64_t stream_row = blocks * StreamNumbers(shape) + inputs * shape.hidden +
+                             (llama ? 1 : 2) + (own_gradient ? shape.hidden : 0);
+  const int64_t row = blocks * InnerNumbers(shape, part) + shape.hidden;
+  const int64_t wide = std::max(rows * InnerChannels(part), chunk_rows * part.vocab);
+  const int64_t table = llama ? tokens * shape.head_size() : 0;
+  const int64_t statistics = grouped ? part.place.degree * chunk_rows * kLogitStatisticsBytes : 0;
+  return kFloatBytes * (part.ResidualRows(rows) * stream_row + rows * row + wide + table) +
+         statistics + TensorArenaActivationBytes(shape, part, batch, tokens, kept);
 }
 
 }  // namespace sherd

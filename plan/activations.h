@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "plan/model_shape.h"
+#include "plan/tensor_part.h"
 
 namespace sherd {
 
@@ -13,9 +14,23 @@ enum class KeptActivations {
   kNothing,      // there is no backward pass
 };
 
-// Predicts, to the byte, what a model keeps in Pool::kActivations for micro-batches of `batch`
-// sequences of `tokens` tokens.
-int64_t PredictActivationBytes(const ModelShape& shape, int64_t batch, int64_t tokens,
-                               KeptActivations kept);
+// The head computes logits, loss and gradients so many rows at a time of a micro-batch's `rows`,
+// the last time maybe fewer. All at once unless that would make logits the widest of activations;
+// then in at most four parts, so that a gradient stored in bf16 is rounded at most four times.
+// Never falls as `rows` grows.
+int64_t HeadChunkRows(const ModelPart& part, int64_t rows);
+
+// Bytes that a member keeps of a row's logits for the other members.
+inline constexpr int64_t kLogitStatisticsBytes = 3 * 4;
+
+// Predicts, to the byte, what a member of a tensor-parallel group keeps in Pool::kActivations for
+// micro-batches of `batch` sequences of `tokens` tokens. `part` is of `shape`.
+int64_t PredictActivationBytes(const ModelShape& shape, const ModelPart& part, int64_t batch,
+                               int64_t tokens, KeptActivations kept);
+
+// Those of them that lie in the arena of the tensor-parallel group, a multiple of 64; none in a
+// group of one.
+int64_t TensorArenaActivationBytes(const ModelShape& shape, const ModelPart& part, int64_t batch,
+                                   int64_t tokens, KeptActivations kept);
 
 }  // namespace sherd

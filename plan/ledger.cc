@@ -70,15 +70,15 @@ void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
 }
 
 // Of the communicators that the rank forms.
-int64_t PredictCommBytes(const RankPlan& plan, const GroupTransports& transports) {
+int64_t PredictCommBytes(const RankPlan& plan, const GroupMedia& media) {
   const MicroBatches& split = plan.micro_batches;
-  int64_t bytes = CommBytes(transports.sharers, plan.layout.degree);
+  int64_t bytes = CommBytes(media.sharers, plan.layout.degree);
   if (plan.AddsReplicas()) {
-    bytes += CommBytes(transports.replicas, split.degree / plan.layout.degree);
+    bytes += CommBytes(media.replicas, split.degree / plan.layout.degree);
   }
   const ModelPart& part = plan.part();
-  if (part.place.degree > 1) bytes += CommBytes(transports.tensor, part.place.degree);
-  if (SumsOverKvCopies(plan)) bytes += CommBytes(transports.kv_copies, part.kv_copies);
+  if (part.place.degree > 1) bytes += CommBytes(media.tensor, part.place.degree);
+  if (SumsOverKvCopies(plan)) bytes += CommBytes(media.kv_copies, part.kv_copies);
   return bytes;
 }
 
@@ -179,16 +179,16 @@ bool SumsOverKvCopies(const RankPlan& plan) {
 }
 
 ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
-  return PredictScratch(plan.shape, spec.train().micro_batch(), spec.train().seq_len(),
+  return PredictScratch(plan.shape, plan.part(), spec.train().micro_batch(), spec.train().seq_len(),
                         plan.param_bytes, plan.grad_bytes);
 }
 
-int64_t CommBytes(v1::Transport transport, int64_t members) {
-  return transport == v1::TRANSPORT_TCP ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
+int64_t CommBytes(Medium medium, int64_t members) {
+  return medium == Medium::kTcp ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
 }
 
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,
-                             const GroupTransports& transports) {
+                             const GroupMedia& media) {
   const StrategyRow& row = plan.strategy;
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
@@ -234,9 +234,9 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
                                 plan.param_bytes
                           : 0);
-  predict("activations", PredictActivationBytes(plan.shape, spec.train().micro_batch(),
+  predict("activations", PredictActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
-  predict("comm", PredictCommBytes(plan, transports));
+  predict("comm", PredictCommBytes(plan, media));
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);

@@ -64,7 +64,7 @@ KeptActivations KeptBy(const v1::ParallelSpec& parallel);
 // of the others: room for a piece of its part of a reduction.
 inline constexpr int64_t kShmControlBytes = 135168;
 inline constexpr int64_t kTcpStagingBytes = 256 << 10;
-int64_t CommBytes(v1::Transport transport, int64_t members);
+int64_t CommBytes(Medium medium, int64_t members);
 // Bytes of a rank's arena: what those that share its shards read in place; and, where shards are
 // summed over replicas, what the holders of copies do.
 int64_t ArenaBytes(const RankPlan& plan);
@@ -93,6 +93,6 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 // by collective; the `measured` halves stay zero. Model state: section 3 of the strategy table,
 // plus padding.
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1,
-                             const GroupTransports& transports = {});
+                             const GroupMedia& media = {});
 
 }  // namespace sherd

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/activations.h"
+
 namespace sherd {
 namespace {
 
@@ -68,34 +70,41 @@ LinearScratch ScratchOf(int64_t rows, int64_t in, int64_t out, bool half_params,
 
 }  // namespace
 
-// A thread has a panel and a tile for the largest of the linear layers, and values for 64 queries'
-// scores of 256 keys and either their outputs or as many gradients, or for a norm's widened weight
-// (and bias). All threads share the largest of: a widened bias (F, 3C), sums of C of each of the
-// norm's parameters for each 32 rows, a loss of 8 bytes a row, and rows grouped by token (V + N).
-ScratchSizes PredictScratch(const ModelShape& shape, int64_t batch, int64_t tokens,
-                            int64_t param_bytes, int64_t grad_bytes) {
+// A thread has a panel and a tile for the largest of the linear layers, of which the head sees a
+// chunk of rows at a time, and values for 64 queries' scores of 256 keys and either their outputs
+// or as many gradients, or for a norm's widened weight (and bias). All threads share the largest
+// of: a widened bias (F, 3C, C), sums of C of each of the norm's parameters for each 32 rows, a
+// loss of 8 bytes a row of the head's chunk, and rows grouped by token (V + N).
+ScratchSizes PredictScratch(const ModelShape& shape, const ModelPart& part, int64_t batch,
+                            int64_t tokens, int64_t param_bytes, int64_t grad_bytes) {
   const int64_t rows = batch * tokens;
+  const int64_t chunk_rows = HeadChunkRows(part, rows);
   const int64_t channels = shape.hidden;
   const bool half_params = param_bytes < kFloatBytes;
   ScratchSizes sizes;
-  const auto add_linear = [&](int64_t in, int64_t out) {
-    const LinearScratch scratch = ScratchOf(rows, in, out, half_params, grad_bytes < kFloatBytes);
+  const auto add_linear = [&](int64_t of_rows, int64_t in, int64_t out) {
+    const LinearScratch scratch =
+        ScratchOf(of_rows, in, out, half_params, grad_bytes < kFloatBytes);
     sizes.panel = std::max(sizes.panel, scratch.panel);
     sizes.tile = std::max(sizes.tile, scratch.tile);
   };
   const bool llama = shape.arch == Architecture::kLlama;
-  const int64_t qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size();
-  add_linear(channels, qkv);
-  add_linear(channels, channels);
-  add_linear(channels, llama ? 2 * shape.ffn : shape.ffn);  // gate and up at once
-  add_linear(shape.ffn, channels);
-  add_linear(channels, shape.vocab);
+  const int64_t qkv = part.qkv_channels();
+  add_linear(rows, channels, qkv);
+  add_linear(rows, part.attention_channels(), channels);
+  add_linear(rows, channels, llama ? 2 * part.ffn : part.ffn);  // gate and up at once
+  add_linear(rows, part.ffn, channels);
+  add_linear(chunk_rows, channels, part.vocab);
+  if (rows % chunk_rows != 0) add_linear(rows % chunk_rows, channels, part.vocab);
   const int64_t norm_vectors = llama ? 1 : 2;
   sizes.values =
       std::max(64 * (256 + std::max<int64_t>(256, shape.head_size())), norm_vectors * channels);
-  const int64_t widest_bias = llama ? 0 : std::max(shape.ffn, qkv);
-  sizes.shared = std::max(
-      {widest_bias, CeilDiv(rows, 32) * norm_vectors * channels, 2 * rows, shape.vocab + rows});
+  const int64_t widest_bias = llama ? 0 : std::max({part.ffn, qkv, channels});
+  // In a group the loss is added up from statistics, without a place of its own.
+  const int64_t losses = part.place.degree == 1 ? 2 * chunk_rows : 0;
+  sizes.shared =
+      std::max({widest_bias, CeilDiv(part.ResidualRows(rows), 32) * norm_vectors * channels, losses,
+                part.vocab + rows});
   return sizes;
 }
 

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "coordinator": ["common", "plan", "sherd", "coordinator/core", "coordinator/store",
                     "coordinator/runtime", "coordinator/rpc"],
     "worker/comm": ["common", "kernels", "kernels/cpu"],
-    "worker/model": ["common", "kernels", "plan", "sherd"],
+    "worker/model": ["common", "kernels", "plan", "sherd", "worker/comm"],
     "worker/data": ["common", "plan", "sherd"],
     "worker/checkpoint": ["common", "kernels", "plan", "sherd"],
     "worker/sample": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/model",

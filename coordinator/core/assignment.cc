@@ -1,82 +1,105 @@
 #include "coordinator/core/assignment.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "common/check.h"
-#include "plan/groups.h"
-#include "plan/model_shape.h"
-#include "plan/parameters.h"
-#include "plan/shard_layout.h"
-#include "plan/strategy.h"
+#include "plan/peer_addresses.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
-namespace {
 
-v1::Peer DescribePeer(const State& state, int rank, const RankState& member) {
-  const WorkerState* worker = FindWorker(state, member.worker);
-  SHERD_CHECK(worker != nullptr);
-  v1::Peer peer;
-  peer.set_rank(rank);
-  peer.set_worker_id(member.worker.value());
-  peer.set_incarnation(member.incarnation.value());
-  peer.set_host(worker->host);
-  peer.set_shared_memory_domain(worker->shared_memory_domain);
-  peer.set_data_address(worker->data_address);
-  peer.set_network_address(worker->network_address);
-  return peer;
-}
-
-// Shared memory is many times faster, where all members can map it.
-v1::Transport ChooseTransport(const v1::ProcessGroup& group, const v1::Assignment& assignment) {
-  const auto domain_of = [&](int rank) -> const std::string& {
-    return assignment.peers(rank).shared_memory_domain();
+// What the ranks of an epoch have in common.
+struct AssignmentBuilder::World {
+  // What is told of a rank's worker.
+  struct Member {
+    std::string data_address;
+    std::string network_address;
+    std::string shared_memory_domain;
+    int32_t ranks_on_host = 0;
   };
-  const std::string& domain = domain_of(group.ranks(0));
-  const bool shared = std::all_of(group.ranks().begin(), group.ranks().end(),
-                                  [&](int rank) { return domain_of(rank) == domain; });
-  // Workers that name no domain share memory with themselves alone.
-  return shared && (!domain.empty() || group.ranks_size() == 1) ? v1::TRANSPORT_SHM
-                                                                : v1::TRANSPORT_TCP;
-}
 
-void AddShards(const v1::JobSpec& spec, const v1::ProcessGroup& data_group, int rank,
-               v1::Assignment& assignment) {
-  const StrategyRow* row = FindStrategy(spec.parallel());
-  // Validation lets only strategies through that this build executes.
-  if (row == nullptr) return;
-  const auto& members = data_group.ranks();
-  const auto position = std::find(members.begin(), members.end(), rank) - members.begin();
-  for (v1::UnitShard& shard :
-       DescribeOwned(BuildInventory(ShapeOf(spec.model())), *row, spec.parallel(), members.size(),
-                     static_cast<int>(position))) {
-    *assignment.add_shards() = std::move(shard);
+  World(const State& state, const JobRecord& job);
+  bool IsOf(const JobRecord& record) const { return job == record.id && epoch == record.epoch; }
+  bool SharesMemory(const v1::ProcessGroup& group) const;
+  void AppendPeers(const std::set<int>& ranks, std::string Member::*address, Peers& peers) const;
+
+  const JobId job;
+  const Epoch epoch;
+  const WorldLayout layout;
+  std::vector<Member> members;  // by rank
+};
+
+AssignmentBuilder::World::World(const State& state, const JobRecord& record)
+    : job(record.id),
+      epoch(record.epoch),
+      layout(record.spec, static_cast<int>(record.ranks.size())) {
+  std::vector<std::string> hosts;
+  std::map<std::string, int32_t> ranks_by_host;
+  for (const RankState& rank : record.ranks) {
+    const WorkerState* worker = FindWorker(state, rank.worker);
+    SHERD_CHECK(worker != nullptr);
+    members.push_back(
+        {worker->data_address, worker->network_address, worker->shared_memory_domain, 0});
+    hosts.push_back(worker->host);
+    ++ranks_by_host[worker->host];
+  }
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    members[rank].ranks_on_host = ranks_by_host.at(hosts[rank]);
   }
 }
 
-}  // namespace
+bool AssignmentBuilder::World::SharesMemory(const v1::ProcessGroup& group) const {
+  const auto domain = [this](int rank) -> const std::string& {
+    return members[static_cast<size_t>(rank)].shared_memory_domain;
+  };
+  // Who names no domain shares memory with itself alone.
+  if (domain(group.ranks(0)).empty()) return group.ranks_size() == 1;
+  return std::all_of(group.ranks().begin(), group.ranks().end(),
+                     [&](int rank) { return domain(rank) == domain(group.ranks(0)); });
+}
 
-v1::Assignment BuildAssignment(const State& state, const JobRecord& job, int rank,
-                               absl::string_view secret) {
-  const int world = static_cast<int>(job.ranks.size());
-  SHERD_CHECK(rank >= 0 && rank < world);
+void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::string Member::*address,
+                                           Peers& peers) const {
+  absl::string_view previous;
+  for (const int rank : ranks) {
+    const std::string& text = members[static_cast<size_t>(rank)].*address;
+    AppendPeer(rank, text, previous, peers);
+    previous = text;
+  }
+}
+
+AssignmentBuilder::AssignmentBuilder() = default;
+AssignmentBuilder::~AssignmentBuilder() = default;
+
+v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job, int rank) {
+  SHERD_CHECK(rank >= 0 && rank < static_cast<int>(job.ranks.size()));
+  if (world_ == nullptr || !world_->IsOf(job)) world_ = std::make_unique<World>(state, job);
   v1::Assignment assignment;
   assignment.set_job_id(job.id.value());
   assignment.set_epoch(job.epoch.value());
   *assignment.mutable_spec() = job.spec;
   assignment.set_rank(rank);
-  assignment.set_world(world);
-  assignment.set_secret(std::string(secret));
-  for (int peer = 0; peer < world; ++peer) {
-    *assignment.add_peers() = DescribePeer(state, peer, job.ranks[peer]);
+  assignment.set_world(world_->layout.world());
+  assignment.set_secret(job.secret);
+  assignment.set_ranks_on_host(world_->members[static_cast<size_t>(rank)].ranks_on_host);
+  std::set<int> peers;
+  std::set<int> network_peers;
+  for (v1::ProcessGroup& group : world_->layout.GroupsOf(rank)) {
+    // Memory is many times faster, where all members can map it.
+    group.set_shares_memory(world_->SharesMemory(group));
+    (group.shares_memory() ? peers : network_peers)
+        .insert(group.ranks().begin(), group.ranks().end());
+    *assignment.add_groups() = std::move(group);
   }
-  const int tensor = static_cast<int>(std::max<int64_t>(1, job.spec.parallel().tensor()));
-  const int shard_group = static_cast<int>(job.spec.parallel().shard_group());
-  for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(world, tensor, shard_group), rank)) {
-    v1::ProcessGroup& added = *assignment.add_groups();
-    added = group;
-    added.set_transport(ChooseTransport(group, assignment));
-    if (group.kind() == v1::GROUP_KIND_DATA) AddShards(job.spec, group, rank, assignment);
+  world_->AppendPeers(peers, &World::Member::data_address, *assignment.mutable_peers());
+  world_->AppendPeers(network_peers, &World::Member::network_address,
+                      *assignment.mutable_network_peers());
+  for (v1::UnitShard& shard : world_->layout.ShardsOf(rank)) {
+    *assignment.add_shards() = std::move(shard);
   }
   return assignment;
 }

@@ -1,18 +1,29 @@
 #pragma once
 
-#include "absl/strings/string_view.h"
+#include <memory>
+
 #include "coordinator/core/state.h"
 #include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
-// All that `rank` of the job's current epoch needs to train: its groups, each with what its data
-// move through (shared memory where all members are in one domain, else TCP), every peer's
-// addresses, and its shards, which are cut over its data-parallel group where the strategy's row
-// shards the optimizer's state, and are whole units where it does not. `secret` is what the epoch's
-// data links present. The rank must exist, and its worker and those of its peers be known to
-// `state`.
-v1::Assignment BuildAssignment(const State& state, const JobRecord& job, int rank,
-                               absl::string_view secret);
+// Tells ranks all that they need to train: their groups, and of each whether its data move through
+// shared memory or over TCP; the addresses of these groups' members for the one or the other; and
+// their shards, which are cut over their data-parallel group where the strategy's row shards
+// the optimizer's state, and are whole units where it does not.
+class AssignmentBuilder {
+ public:
+  AssignmentBuilder();
+  ~AssignmentBuilder();
+
+  // Of the job's current epoch. The rank must exist, and the workers of all ranks be known to
+  // `state`. What an epoch's ranks have in common is computed once for as long as no other epoch is
+  // asked about in between.
+  v1::Assignment Build(const State& state, const JobRecord& job, int rank);
+
+ private:
+  struct World;
+  std::unique_ptr<const World> world_;
+};
 
 }  // namespace sherd

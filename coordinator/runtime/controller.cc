@@ -64,7 +64,7 @@ void Controller::Perform(const Action& action) {
 void Controller::Assign(const SendAssign& action) {
   const JobRecord& job = *FindJob(state(), action.seat.job);
   v1::SessionResponse message;
-  *message.mutable_assign() = BuildAssignment(state(), job, action.seat.rank, job.secret);
+  *message.mutable_assign() = assignments_.Build(state(), job, action.seat.rank);
   fleet_.Send(action.worker, action.incarnation, std::move(message));
 }
 

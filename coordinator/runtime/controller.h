@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "coordinator/core/assignment.h"
 #include "coordinator/runtime/coordinator_metrics.h"
 #include "coordinator/runtime/fleet.h"
 #include "coordinator/runtime/job_desk.h"
@@ -65,6 +66,7 @@ class Controller {
   TimerQueue timers_;
   Fleet fleet_;
   JobDesk jobs_;
+  AssignmentBuilder assignments_;
   absl::Time next_check_ = absl::InfinitePast();
 };
 

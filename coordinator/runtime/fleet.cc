@@ -127,7 +127,8 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   Renew(id);
   if (resumed) {
     const State& state = journal_.state();
-    std::optional<v1::SessionResponse> missed = MissedMessage(state, *FindWorker(state, id), hello);
+    std::optional<v1::SessionResponse> missed =
+        MissedMessage(state, *FindWorker(state, id), hello, assignments_);
     if (missed) Send(id, incarnation, *std::move(missed));
     if (OwesReport(state, *FindWorker(state, id), hello)) AwaitLastReport(id);
   }

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "coordinator/core/assignment.h"
 #include "coordinator/core/leases.h"
 #include "coordinator/runtime/journal.h"
 #include "coordinator/runtime/timer_queue.h"
@@ -125,6 +126,7 @@ class Fleet {
   Journal& journal_;
   TimerQueue& timers_;
   const FleetEvents events_;
+  AssignmentBuilder assignments_;
   Leases leases_;
   absl::Time last_check_ = absl::InfinitePast();
   std::map<WorkerId, Session> sessions_;

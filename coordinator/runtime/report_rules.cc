@@ -70,7 +70,8 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
       return CheckStep(job, "a failure after step", report.failed().step(), 0);
     case v1::RankReport::kLedger:
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().memory()));
-      return CheckLines(report.ledger().wire());
+      SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().wire()));
+      return CheckLines(report.ledger().wire_by_group());
     default:
       return absl::OkStatus();
   }

@@ -1,7 +1,5 @@
 #include "coordinator/runtime/reunion.h"
 
-#include "coordinator/core/assignment.h"
-
 namespace sherd {
 namespace {
 
@@ -23,7 +21,8 @@ bool WorksIn(const State& state, const WorkerState& worker) {
 }
 
 std::optional<v1::SessionResponse> MissedMessage(const State& state, const WorkerState& worker,
-                                                 const v1::Hello& hello) {
+                                                 const v1::Hello& hello,
+                                                 AssignmentBuilder& assignments) {
   if (!worker.seat) {
     if (hello.job_id().empty()) return std::nullopt;
     const Seat stale{JobId(hello.job_id()), Epoch(hello.epoch()), hello.rank()};
@@ -41,7 +40,7 @@ std::optional<v1::SessionResponse> MissedMessage(const State& state, const Worke
     return std::nullopt;
   }
   v1::SessionResponse message;
-  *message.mutable_assign() = BuildAssignment(state, *job, rank, job->secret);
+  *message.mutable_assign() = assignments.Build(state, *job, rank);
   return message;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/core/assignment.h"
 #include "coordinator/core/state.h"
 #include "sherd/v1/worker.pb.h"
 
@@ -16,7 +17,8 @@ bool WorksIn(const State& state, const WorkerState& worker);
 // What `worker`, which came back with `hello` on a new stream, may have missed; nothing when
 // nothing.
 std::optional<v1::SessionResponse> MissedMessage(const State& state, const WorkerState& worker,
-                                                 const v1::Hello& hello);
+                                                 const v1::Hello& hello,
+                                                 AssignmentBuilder& assignments);
 
 // `worker`, which came back with `hello`, knows nothing of its rank, which has run and whose end
 // has not been heard of: it has ended, and its report is on the way or was lost with the log's end.

@@ -28,13 +28,17 @@ class CpuOps final : public Ops {
                            int64_t out, bool accumulate) override;
   void LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
                             int64_t rows, int64_t in, int64_t out) override;
+  void BiasBackward(const float* dy, GradOut dbias, int64_t rows, int64_t channels) override;
 
   // embedding.cc
-  void EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
-                        int64_t batch, int64_t tokens_per_sequence, int64_t channels) override;
-  void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
-                         int64_t batch, int64_t tokens_per_sequence, int64_t channels,
-                         int64_t vocab, int64_t context) override;
+  void EmbeddingForward(const int32_t* tokens, ConstParam wte, int64_t first, int64_t vocab,
+                        float* x, int64_t rows, int64_t channels) override;
+  void EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, int64_t first,
+                         int64_t vocab, int64_t rows, int64_t channels) override;
+  void PositionForward(const float* x, ConstParam wpe, float* y, int64_t first_row, int64_t rows,
+                       int64_t tokens_per_sequence, int64_t channels) override;
+  void PositionBackward(const float* dx, GradOut dwpe, int64_t first_row, int64_t rows,
+                        int64_t tokens_per_sequence, int64_t channels, int64_t context) override;
 
   // norm.cc
   void LayerNormForward(const float* x, ConstParam w, ConstParam b, float* y, float* mean,
@@ -55,7 +59,8 @@ class CpuOps final : public Ops {
   void SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) override;
   void SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
                       int64_t ffn) override;
-  void Add(const float* a, const float* b, float* y, int64_t elements) override;
+  void ResidualForward(const float* x, ConstParam bias, const float* residual, float* y,
+                       int64_t rows, int64_t channels) override;
 
   // rotary.cc
   void RotaryTable(const RotaryParams& params, float* table, int64_t tokens,
@@ -70,10 +75,17 @@ class CpuOps final : public Ops {
                          float* dqkv, const AttentionShape& shape) override;
 
   // loss.cc
-  double CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
-                              int64_t vocab) override;
-  double CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
-                      int64_t vocab) override;
+  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
+                            int64_t vocab, double& loss) override;
+  void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows, int64_t vocab,
+                    double& loss) override;
+  void VocabularyStatistics(float* logits, const int32_t* targets, const VocabularyPart& part,
+                            LogitStatistics* statistics, int64_t rows) override;
+  void JoinStatistics(const LogitStatistics* of_members, int members, const int32_t* targets,
+                      LogitStatistics* joined, int64_t rows, double& loss) override;
+  void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
+                          const LogitStatistics* own, const LogitStatistics* joined, float scale,
+                          int64_t rows) override;
 
   // adamw.cc
   void AdamW(GradOut param, float* master, float* m, float* v, const void* grad, DType grad_dtype,

@@ -78,9 +78,13 @@ void SwiGluGradient(const float* dy, const float* gate, const float* up, float* 
   });
 }
 
-void Sum(const float* a, const float* b, float* y, int64_t elements) {
-  ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
-    access.Put(hn::Add(access.Get(a + i), access.Get(b + i)), y + i);
+// y = (x + bias) + residual over one row; `bias` may be null.
+void ResidualRow(const float* x, const float* bias, const float* residual, float* y,
+                 int64_t channels) {
+  ForVectors(channels, [=](auto access, int64_t i) HWY_ATTR {
+    FloatV value = access.Get(x + i);
+    if (bias != nullptr) value = hn::Add(value, access.Get(bias + i));
+    access.Put(hn::Add(value, access.Get(residual + i)), y + i);
   });
 }
 
@@ -97,7 +101,7 @@ HWY_EXPORT(Gelu);
 HWY_EXPORT(GeluGradient);
 HWY_EXPORT(SwiGlu);
 HWY_EXPORT(SwiGluGradient);
-HWY_EXPORT(Sum);
+HWY_EXPORT(ResidualRow);
 
 constexpr int64_t kRange = 1 << 14;
 
@@ -139,9 +143,15 @@ void CpuOps::SwiGluBackward(const float* dy, const float* gate_up, float* dgate_
   });
 }
 
-void CpuOps::Add(const float* a, const float* b, float* y, int64_t elements) {
-  ForRanges(elements, kRange, [=](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(Sum)(a + begin, b + begin, y + begin, end - begin);
+void CpuOps::ResidualForward(const float* x, ConstParam bias, const float* residual, float* y,
+                             int64_t rows, int64_t channels) {
+  const float* bias_floats =
+      bias.data == nullptr ? nullptr : Widened(bias, channels, Shared(channels));
+  ForRanges(rows, RowsInRange(channels), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row * channels;
+      HWY_DYNAMIC_DISPATCH(ResidualRow)(x + at, bias_floats, residual + at, y + at, channels);
+    }
   });
 }
 

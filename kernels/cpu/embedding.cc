@@ -29,41 +29,47 @@ struct RowsByToken {
 };
 static_assert(sizeof(int32_t) == sizeof(float));
 
-// `room` is for (V + N) floats.
-RowsByToken GroupRows(const int32_t* tokens, int64_t rows, int64_t vocab, float* room) {
-  auto* const first = reinterpret_cast<int32_t*>(room);
-  const RowsByToken groups{first, first + vocab};
+// Tokens count from `first` on; others are left out. `room` is for (V + N) floats.
+RowsByToken GroupRows(const int32_t* tokens, int64_t first, int64_t rows, int64_t vocab,
+                      float* room) {
+  auto* const numbers = reinterpret_cast<int32_t*>(room);
+  const RowsByToken groups{numbers, numbers + vocab};
   std::fill(groups.end, groups.end + vocab, 0);
-  for (int64_t i = 0; i < rows; ++i) ++groups.end[tokens[i]];
+  const auto for_each_row = [&](auto visit) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t token = tokens[i] - first;
+      if (token >= 0 && token < vocab) visit(i, token);
+    }
+  };
+  for_each_row([&](int64_t, int64_t token) { ++groups.end[token]; });
   // Where groups begin, first; each row that is put there moves its group's on.
   std::exclusive_scan(groups.end, groups.end + vocab, groups.end, 0);
-  for (int64_t i = 0; i < rows; ++i) groups.row[groups.end[tokens[i]]++] = static_cast<int32_t>(i);
+  for_each_row([&](int64_t row, int64_t token) {
+    groups.row[groups.end[token]++] = static_cast<int32_t>(row);
+  });
   return groups;
 }
 
 }  // namespace
 
-void CpuOps::EmbeddingForward(const int32_t* tokens, ConstParam wte, ConstParam wpe, float* x,
-                              int64_t batch, int64_t tokens_per_sequence, int64_t channels) {
-  const int64_t rows = batch * tokens_per_sequence;
-  ReserveOnEachThread(&ThreadScratch::values, channels);
-  pool_.ParallelFor(CeilDiv(rows, kForwardRows), [&](int64_t index, int thread) {
-    float* position = scratch_[thread].values.Floats(channels);
-    const int64_t end = std::min(rows, (index + 1) * kForwardRows);
-    for (int64_t row = index * kForwardRows; row < end; ++row) {
-      WidenRow(wte, tokens[row], channels, x + row * channels);
-      if (wpe.data == nullptr) continue;
-      WidenRow(wpe, row % tokens_per_sequence, channels, position);
-      AddRow(x + row * channels, position, channels);
+void CpuOps::EmbeddingForward(const int32_t* tokens, ConstParam wte, int64_t first, int64_t vocab,
+                              float* x, int64_t rows, int64_t channels) {
+  ForRanges(rows, kForwardRows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t token = tokens[row] - first;
+      float* const to = x + row * channels;
+      if (token >= 0 && token < vocab) {
+        WidenRow(wte, token, channels, to);
+      } else {
+        std::fill(to, to + channels, 0.0f);
+      }
     }
   });
 }
 
-void CpuOps::EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, GradOut dwpe,
-                               int64_t batch, int64_t tokens_per_sequence, int64_t channels,
-                               int64_t vocab, int64_t context) {
-  const int64_t rows = batch * tokens_per_sequence;
-  const RowsByToken groups = GroupRows(tokens, rows, vocab, Shared(vocab + rows));
+void CpuOps::EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut dwte, int64_t first,
+                               int64_t vocab, int64_t rows, int64_t channels) {
+  const RowsByToken groups = GroupRows(tokens, first, rows, vocab, Shared(vocab + rows));
   ReserveOnEachThread(&ThreadScratch::values, channels);
   const Cut vocab_cut(vocab, std::max<int64_t>(CeilDiv(vocab, kVocabTiles), 4), 1);
   pool_.ParallelFor(vocab_cut.pieces(), [&](int64_t index, int thread) {
@@ -79,16 +85,38 @@ void CpuOps::EmbeddingBackward(const int32_t* tokens, const float* dx, GradOut d
       WriteGrad(dwte, token * channels, sums, channels);
     }
   });
-  if (dwpe.data == nullptr) return;
+}
+
+void CpuOps::PositionForward(const float* x, ConstParam wpe, float* y, int64_t first_row,
+                             int64_t rows, int64_t tokens_per_sequence, int64_t channels) {
+  ReserveOnEachThread(&ThreadScratch::values, channels);
+  pool_.ParallelFor(CeilDiv(rows, kForwardRows), [&](int64_t index, int thread) {
+    float* position = scratch_[thread].values.Floats(channels);
+    const int64_t end = std::min(rows, (index + 1) * kForwardRows);
+    for (int64_t row = index * kForwardRows; row < end; ++row) {
+      const int64_t at = row * channels;
+      WidenRow(wpe, (first_row + row) % tokens_per_sequence, channels, position);
+      if (y != x) std::copy(x + at, x + at + channels, y + at);
+      AddRow(y + at, position, channels);
+    }
+  });
+}
+
+void CpuOps::PositionBackward(const float* dx, GradOut dwpe, int64_t first_row, int64_t rows,
+                              int64_t tokens_per_sequence, int64_t channels, int64_t context) {
+  ReserveOnEachThread(&ThreadScratch::values, channels);
   const int64_t positions = dwpe.accumulate ? tokens_per_sequence : context;
+  const int64_t first_position = first_row % tokens_per_sequence;
   pool_.ParallelFor(CeilDiv(positions, kPositions), [&](int64_t index, int thread) {
     float* sums = scratch_[thread].values.Floats(channels);
     const int64_t end = std::min(positions, (index + 1) * kPositions);
     for (int64_t position = index * kPositions; position < end; ++position) {
       std::fill(sums, sums + channels, 0.0f);
-      for (int64_t b = 0; b < batch && position < tokens_per_sequence; ++b) {
-        AddRow(sums, dx + (b * tokens_per_sequence + position) * channels, channels);
-      }
+      // Positions beyond the sequences' end have no rows.
+      const int64_t ahead = position - first_position;
+      int64_t row =
+          position < tokens_per_sequence ? (ahead < 0 ? ahead + tokens_per_sequence : ahead) : rows;
+      for (; row < rows; row += tokens_per_sequence) AddRow(sums, dx + row * channels, channels);
       WriteGrad(dwpe, position * channels, sums, channels);
     }
   });

@@ -87,19 +87,30 @@ Matrix CompactBlock(const float* x, int64_t stride, Span1D rows, Span1D columns,
   return {to, to_stride};
 }
 
-// c (out tile, in tile; c_stride) = dyᵀ · x over all rows; zeros when there are none.
+// c (out tile, in tile; c_stride) = dyᵀ · x over all rows, added to c when `accumulate`; zeros when
+// there are none.
 void WeightTile(const float* dy, const float* x, int64_t rows, int64_t in, int64_t out, Span1D o,
-                Span1D i, Scratch& panel, float* c, int64_t c_stride) {
+                Span1D i, Scratch& panel, bool accumulate, float* c, int64_t c_stride) {
   int64_t begin = 0;
   do {
     const Span1D k{begin, std::min(rows, begin + kInner)};
     Matrix dy_panel = CompactBlock(dy, out, k, o, panel);
     dy_panel.transpose = Transpose::kYes;
-    Gemm(o.size(), i.size(), k.size(), dy_panel, {x + k.begin * in + i.begin, in}, begin != 0, c,
-         c_stride);
+    Gemm(o.size(), i.size(), k.size(), dy_panel, {x + k.begin * in + i.begin, in},
+         accumulate || begin != 0, c, c_stride);
     begin = k.end;
   } while (begin < rows);
 }
+
+// Column sums of the columns `o` of dy (rows, out). `values` has room for them.
+void SumBias(const float* dy, Span1D o, int64_t rows, int64_t out, const GradOut& dbias,
+             const Scratch& values) {
+  float* sums = values.Floats(o.size());
+  SumColumns(dy + o.begin, out, rows, o.size(), sums);
+  WriteGrad(dbias, o.begin, sums, o.size());
+}
+
+Cut CutBias(int64_t columns) { return {columns, kBiasColumns, 16}; }
 
 }  // namespace
 
@@ -153,8 +164,8 @@ void CpuOps::LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64
 void CpuOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
                                   int64_t rows, int64_t in, int64_t out) {
   const OutputTiles tiles(out, in);
-  const Cut bias_cut(dbias.data == nullptr ? 0 : out, kBiasColumns, 16);
-  const bool in_place = dw.dtype == DType::kF32 && !dw.accumulate;
+  const Cut bias_cut = CutBias(dbias.data == nullptr ? 0 : out);
+  const bool in_place = dw.dtype == DType::kF32;
   ReserveOnEachThread(&ThreadScratch::panel,
                       std::min(rows, kInner) * CompactStride(tiles.largest_rows()));
   ReserveOnEachThread(&ThreadScratch::tile,
@@ -163,24 +174,29 @@ void CpuOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, G
   pool_.ParallelFor(tiles.count() + bias_cut.pieces(), [&](int64_t index, int thread) {
     if (index >= tiles.count()) {
       const Span1D o = bias_cut[index - tiles.count()];
-      float* sums = scratch_[thread].values.Floats(o.size());
-      SumColumns(dy + o.begin, out, rows, o.size(), sums);
-      WriteGrad(dbias, o.begin, sums, o.size());
-      return;
+      return SumBias(dy, o, rows, out, dbias, scratch_[thread].values);
     }
     const Span1D o = tiles.rows(index);
     const Span1D i = tiles.columns(index);
     Scratch& panel = scratch_[thread].panel;
     if (in_place) {
       float* place = static_cast<float*>(dw.data) + o.begin * in + i.begin;
-      WeightTile(dy, x, rows, in, out, o, i, panel, place, in);
+      WeightTile(dy, x, rows, in, out, o, i, panel, dw.accumulate, place, in);
       return;
     }
     float* tile = scratch_[thread].tile.Floats(o.size() * i.size());
-    WeightTile(dy, x, rows, in, out, o, i, panel, tile, i.size());
+    WeightTile(dy, x, rows, in, out, o, i, panel, /*accumulate=*/false, tile, i.size());
     for (int64_t row = 0; row < o.size(); ++row) {
       WriteGrad(dw, (o.begin + row) * in + i.begin, tile + row * i.size(), i.size());
     }
+  });
+}
+
+void CpuOps::BiasBackward(const float* dy, GradOut dbias, int64_t rows, int64_t channels) {
+  const Cut cut = CutBias(channels);
+  ReserveOnEachThread(&ThreadScratch::values, cut.largest());
+  pool_.ParallelFor(cut.pieces(), [&](int64_t index, int thread) {
+    SumBias(dy, cut[index], rows, channels, dbias, scratch_[thread].values);
   });
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/cpu_ops_impl.h"
@@ -9,6 +10,13 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/loss.cc"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/exp-inl.h"
+
+#ifndef SHERD_KERNELS_CPU_LOSS_CC_
+#define SHERD_KERNELS_CPU_LOSS_CC_
+namespace sherd {
+inline constexpr LogitStatistics kNoLogits = {-std::numeric_limits<float>::infinity(), 0, 0};
+}  // namespace sherd
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace sherd {
@@ -24,15 +32,19 @@ HWY_INLINE float SumOfExps(float* logits, int64_t vocab, float highest, bool kee
   });
 }
 
+void ScaleRow(float* values, int64_t count, float factor) {
+  const FloatV factor_v = hn::Set(FloatTag(), factor);
+  ForVectors(count, [=](auto access, int64_t i) HWY_ATTR {
+    access.Put(hn::Mul(access.Get(values + i), factor_v), values + i);
+  });
+}
+
 // The loss of one row (V), which becomes its gradient times `scale`.
 double LossAndGradientOfRow(float* logits, int64_t vocab, int32_t target, float scale) {
   const float highest = MaxOf(logits, vocab);
   const double margin = static_cast<double>(highest) - static_cast<double>(logits[target]);
   const float sum = SumOfExps(logits, vocab, highest, true);
-  const FloatV factor = hn::Set(FloatTag(), scale / sum);
-  ForVectors(vocab, [=](auto access, int64_t i) HWY_ATTR {
-    access.Put(hn::Mul(access.Get(logits + i), factor), logits + i);
-  });
+  ScaleRow(logits, vocab, scale / sum);
   logits[target] -= scale;
   return std::log(static_cast<double>(sum)) + margin;
 }
@@ -45,6 +57,17 @@ double LossOfRow(const float* logits, int64_t vocab, int32_t target) {
   return std::log(static_cast<double>(sum)) + margin;
 }
 
+// Of one row's logits (count), which become e^(logit − highest). `target` is one of them or −1.
+LogitStatistics StatisticsOfRow(float* logits, int64_t count, int64_t target) {
+  if (count == 0) return kNoLogits;
+  LogitStatistics row = kNoLogits;
+  row.highest = MaxOf(logits, count);
+  if (target >= 0) row.target = logits[target];
+  // A member's logits may all be −infinity, whose differences are not numbers.
+  row.sum = SumOfExps(logits, count, std::isinf(row.highest) ? 0.0f : row.highest, true);
+  return row;
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace sherd
@@ -54,21 +77,40 @@ HWY_AFTER_NAMESPACE();
 namespace sherd {
 namespace {
 
+HWY_EXPORT(ScaleRow);
 HWY_EXPORT(LossAndGradientOfRow);
 HWY_EXPORT(LossOfRow);
+HWY_EXPORT(StatisticsOfRow);
 
 // Floats a tile: a large vocabulary makes a tile of few rows.
 constexpr int64_t kTileFloats = 1 << 14;
 
-int64_t RowsPerTile(int64_t vocab) { return std::max<int64_t>(1, kTileFloats / vocab); }
+int64_t RowsPerTile(int64_t columns) { return std::max<int64_t>(1, kTileFloats / columns); }
 
 // A row's loss takes as much as so many floats.
 constexpr int64_t kLossFloats = sizeof(double) / sizeof(float);
 
+// The statistics of one row from those of its parts, `stride` apart.
+LogitStatistics Join(const LogitStatistics* parts, int count, int64_t stride) {
+  LogitStatistics whole = kNoLogits;
+  for (int part = 0; part < count; ++part) {
+    whole.highest = std::max(whole.highest, parts[part * stride].highest);
+    whole.target += parts[part * stride].target;
+  }
+  double sum = 0;
+  for (int part = 0; part < count; ++part) {
+    const LogitStatistics& row = parts[part * stride];
+    // Of a part without logits the sum is 0, and its highest is no number to subtract.
+    if (row.sum != 0) sum += row.sum * std::exp(double{row.highest} - double{whole.highest});
+  }
+  whole.sum = static_cast<float>(sum);
+  return whole;
+}
+
 }  // namespace
 
-double CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
-                                    int64_t rows, int64_t vocab) {
+void CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
+                                  int64_t vocab, double& loss) {
   auto* const losses = reinterpret_cast<double*>(Shared(rows * kLossFloats));
   std::fill(losses, losses + rows, 0.0);
   ForRanges(rows, RowsPerTile(vocab), [&](int64_t begin, int64_t end) {
@@ -82,11 +124,11 @@ double CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float
       }
     }
   });
-  return std::accumulate(losses, losses + rows, 0.0);
+  loss = std::accumulate(losses, losses + rows, loss);
 }
 
-double CpuOps::CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
-                            int64_t vocab) {
+void CpuOps::CrossEntropy(const float* logits, const int32_t* targets, int64_t rows, int64_t vocab,
+                          double& loss) {
   auto* const losses = reinterpret_cast<double*>(Shared(rows * kLossFloats));
   std::fill(losses, losses + rows, 0.0);
   ForRanges(rows, RowsPerTile(vocab), [&](int64_t begin, int64_t end) {
@@ -95,7 +137,45 @@ double CpuOps::CrossEntropy(const float* logits, const int32_t* targets, int64_t
       losses[row] = HWY_DYNAMIC_DISPATCH(LossOfRow)(logits + row * vocab, vocab, targets[row]);
     }
   });
-  return std::accumulate(losses, losses + rows, 0.0);
+  loss = std::accumulate(losses, losses + rows, loss);
+}
+
+void CpuOps::VocabularyStatistics(float* logits, const int32_t* targets, const VocabularyPart& part,
+                                  LogitStatistics* statistics, int64_t rows) {
+  ForRanges(rows, RowsPerTile(part.columns), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t target = part.Has(targets[row]) ? targets[row] - part.first : -1;
+      statistics[row] = targets[row] < 0 ? kNoLogits
+                                         : HWY_DYNAMIC_DISPATCH(StatisticsOfRow)(
+                                               logits + row * part.columns, part.count, target);
+    }
+  });
+}
+
+void CpuOps::JoinStatistics(const LogitStatistics* of_members, int members, const int32_t* targets,
+                            LogitStatistics* joined, int64_t rows, double& loss) {
+  for (int64_t row = 0; row < rows; ++row) {
+    joined[row] = Join(of_members + row, members, rows);
+    if (targets[row] < 0) continue;
+    const double margin = double{joined[row].highest} - double{joined[row].target};
+    loss += std::log(double{joined[row].sum}) + margin;
+  }
+}
+
+void CpuOps::VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
+                                const LogitStatistics* own, const LogitStatistics* joined,
+                                float scale, int64_t rows) {
+  ForRanges(rows, RowsPerTile(part.columns), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const gradient = logits + row * part.columns;
+      const int64_t counted = targets[row] < 0 ? 0 : part.count;
+      const double share = std::exp(double{own[row].highest} - double{joined[row].highest});
+      HWY_DYNAMIC_DISPATCH(ScaleRow)
+      (gradient, counted, static_cast<float>(double{scale} / joined[row].sum * share));
+      std::fill(gradient + counted, gradient + part.columns, 0.0f);
+      if (part.Has(targets[row])) gradient[targets[row] - part.first] -= scale;
+    }
+  });
 }
 
 }  // namespace sherd

@@ -1,30 +1,38 @@
 #include "coordinator/core/assignment.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/job_spec.h"
+#include "plan/peer_addresses.h"
 #include "tests/coordinator/scenario.h"
 
 namespace sherd {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-void DescribeSmallModel(v1::ModelSpec& model) {
-  model.set_arch(v1::ARCHITECTURE_GPT2);
+void SetModel(v1::ModelSpec& model, int64_t kv_heads) {
+  model.set_arch(v1::ARCHITECTURE_LLAMA);
   model.set_layers(2);
-  model.set_hidden(24);
-  model.set_heads(3);
+  model.set_hidden(32);
+  model.set_heads(8);
+  model.set_kv_heads(kv_heads);
+  model.set_ffn(24);
   model.set_vocab(101);
   model.set_context(17);
 }
 
 // The assignments of every rank of a job on eight workers.
-std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor) {
+std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor,
+                                        int64_t kv_heads = 8) {
   Scenario scenario;
   scenario.JoinWorkers(8);
   const JobId id("tiny-1");
@@ -32,12 +40,13 @@ std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor) {
       Submitted(id, {.min_workers = 8, .max_workers = 8, .tensor = tensor});
   v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
   spec.mutable_parallel()->set_strategy(strategy);
-  DescribeSmallModel(*spec.mutable_model());
+  SetModel(*spec.mutable_model(), kv_heads);
   spec = NormalizeJobSpec(spec);
   scenario.Do(submitted);
   std::vector<v1::Assignment> assignments;
+  AssignmentBuilder builder;
   for (int rank = 0; rank < 8; ++rank) {
-    assignments.push_back(BuildAssignment(scenario.state(), scenario.job(id), rank, "s3cret"));
+    assignments.push_back(builder.Build(scenario.state(), scenario.job(id), rank));
   }
   return assignments;
 }
@@ -59,6 +68,14 @@ TEST(Assignment, GroupsOfTensorTwoByDataFour) {
   }
 }
 
+// F4: two heads of keys and values among four members.
+TEST(Assignment, NamesTheMembersThatHoldTheSameKeysAndValues) {
+  const std::vector<v1::Assignment> all = AssignEight(v1::STRATEGY_ZERO3, 4, /*kv_heads=*/2);
+  EXPECT_THAT(Members(all[5], v1::GROUP_KIND_KV_COPY), ElementsAre(4, 5));
+  EXPECT_THAT(Members(all[2], v1::GROUP_KIND_KV_COPY), ElementsAre(2, 3));
+  EXPECT_THAT(Members(AssignEight(v1::STRATEGY_ZERO3, 4)[5], v1::GROUP_KIND_KV_COPY), SizeIs(0));
+}
+
 TEST(Assignment, NamesEveryPeerAndTheSecret) {
   const std::vector<v1::Assignment> all = AssignEight(v1::STRATEGY_ZERO3, 1);
   for (int rank = 0; rank < 8; ++rank) {
@@ -66,17 +83,30 @@ TEST(Assignment, NamesEveryPeerAndTheSecret) {
     EXPECT_EQ(all[rank].epoch(), 1);
     EXPECT_EQ(all[rank].rank(), rank);
     EXPECT_EQ(all[rank].world(), 8);
-    EXPECT_EQ(all[rank].secret(), "s3cret");
-    ASSERT_THAT(all[rank].peers(), SizeIs(8));
-    EXPECT_EQ(all[rank].peers(3).rank(), 3);
-    EXPECT_EQ(all[rank].peers(3).worker_id(), "w3");
-    EXPECT_EQ(all[rank].peers(3).incarnation(), 1u);
-    EXPECT_EQ(all[rank].peers(3).data_address(), "unix-abstract:w3");
-    EXPECT_EQ(all[rank].peers(3).network_address(), "tcp:host:1");
+    EXPECT_EQ(all[rank].secret(), "secret of tiny-1");
+    EXPECT_EQ(all[rank].ranks_on_host(), 8);
+    const auto peers = ReadPeers(all[rank].peers());
+    ASSERT_TRUE(peers.ok()) << peers.status();
+    ASSERT_THAT(*peers, SizeIs(8));
+    EXPECT_EQ(peers->at(3), "unix-abstract:w3");
+    EXPECT_THAT(all[rank].network_peers(), IsEmpty());
   }
 }
 
-// Of a rank of a job over two hosts of three and of one worker.
+std::vector<int> RanksOf(const absl::StatusOr<PeerAddresses>& peers) {
+  std::vector<int> ranks;
+  if (!peers.ok()) return ranks;
+  for (const auto& [rank, address] : *peers) ranks.push_back(rank);
+  return ranks;
+}
+
+TEST(Assignment, NamesNobodyElse) {
+  const std::vector<v1::Assignment> all = AssignEight(v1::STRATEGY_ZERO3, 2);
+  EXPECT_THAT(RanksOf(ReadPeers(all[0].peers())), ElementsAre(0, 1, 2, 4, 6));
+  EXPECT_THAT(RanksOf(ReadPeers(all[5].peers())), ElementsAre(1, 3, 4, 5, 7));
+}
+
+// Of a rank of a job over two hosts, of three workers and of one.
 v1::Assignment AssignOverHosts(int rank, int64_t shard_group) {
   Scenario scenario;
   for (const char* worker : {"a0", "a1", "a2"}) scenario.Do(Joined(worker, 1, "a"));
@@ -86,36 +116,104 @@ v1::Assignment AssignOverHosts(int rank, int64_t shard_group) {
   v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
   spec.mutable_parallel()->set_strategy(shard_group > 0 ? v1::STRATEGY_HYBRID : v1::STRATEGY_ZERO3);
   spec.mutable_parallel()->set_shard_group(shard_group);
-  DescribeSmallModel(*spec.mutable_model());
+  SetModel(*spec.mutable_model(), 8);
   spec = NormalizeJobSpec(spec);
   scenario.Do(submitted);
-  return BuildAssignment(scenario.state(), scenario.job(id), rank, "s3cret");
+  return AssignmentBuilder().Build(scenario.state(), scenario.job(id), rank);
 }
 
-v1::Transport TransportOf(const v1::Assignment& assignment, v1::GroupKind kind) {
-  for (const v1::ProcessGroup& group : assignment.groups()) {
-    if (group.kind() == kind) return group.transport();
-  }
-  return v1::TRANSPORT_UNSPECIFIED;
+bool SharesMemory(const v1::Assignment& assignment, v1::GroupKind kind) {
+  return std::any_of(
+      assignment.groups().begin(), assignment.groups().end(),
+      [&](const auto& group) { return group.kind() == kind && group.shares_memory(); });
 }
 
 TEST(Assignment, AGroupInOneSharedMemoryDomainUsesItAndAnyOtherTcp) {
-  for (const v1::Assignment& assignment : AssignEight(v1::STRATEGY_ZERO3, 2)) {
-    EXPECT_EQ(TransportOf(assignment, v1::GROUP_KIND_DATA), v1::TRANSPORT_SHM);
-    EXPECT_EQ(TransportOf(assignment, v1::GROUP_KIND_TENSOR), v1::TRANSPORT_SHM);
-  }
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(TransportOf(AssignOverHosts(rank, 0), v1::GROUP_KIND_DATA), v1::TRANSPORT_TCP);
+    const v1::Assignment whole = AssignOverHosts(rank, 0);
+    EXPECT_FALSE(SharesMemory(whole, v1::GROUP_KIND_DATA));
+    EXPECT_THAT(RanksOf(ReadPeers(whole.network_peers())), ElementsAre(0, 1, 2, 3));
+    EXPECT_EQ(ReadPeers(whole.network_peers())->at(3), "tcp:b:1");
     // Shard groups {0, 1} and {2, 3}, replica groups {0, 2} and {1, 3}; rank 3 is elsewhere.
     const v1::Assignment hybrid = AssignOverHosts(rank, 2);
-    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_TENSOR), v1::TRANSPORT_SHM) << rank;
-    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_SHARD),
-              rank < 2 ? v1::TRANSPORT_SHM : v1::TRANSPORT_TCP)
-        << rank;
-    EXPECT_EQ(TransportOf(hybrid, v1::GROUP_KIND_REPLICA),
-              rank % 2 == 0 ? v1::TRANSPORT_SHM : v1::TRANSPORT_TCP)
-        << rank;
+    EXPECT_TRUE(SharesMemory(hybrid, v1::GROUP_KIND_TENSOR)) << rank;
+    EXPECT_EQ(SharesMemory(hybrid, v1::GROUP_KIND_SHARD), rank < 2) << rank;
+    EXPECT_EQ(SharesMemory(hybrid, v1::GROUP_KIND_REPLICA), rank % 2 == 0) << rank;
   }
+  EXPECT_THAT(RanksOf(ReadPeers(AssignOverHosts(0, 2).peers())), ElementsAre(0, 1, 2));
+}
+
+// A job on `hosts` hosts of eight workers each, in memory domains and at addresses of their own.
+State LargeState(int hosts, int64_t tensor) {
+  State state;
+  JobRecord job;
+  job.id = JobId("large-1");
+  job.epoch = Epoch(1);
+  job.state = v1::JOB_STATE_FORMING;
+  job.secret = std::string(32, 's');
+  job.spec.set_name("large");
+  job.spec.mutable_model()->set_preset("llama3-70b");
+  job.spec.mutable_data()->add_train("/data/corpus/train.txt");
+  job.spec.mutable_parallel()->set_tensor(tensor);
+  job.spec = NormalizeJobSpec(job.spec);
+  for (int host = 0; host < hosts; ++host) {
+    const std::string name =
+        absl::StrCat("10.", 16 + host / 65536, ".", host / 256 % 256, ".", host % 256);
+    for (int slot = 0; slot < 8; ++slot) {
+      WorkerState worker;
+      worker.id = WorkerId(absl::StrCat(name, "/cpu:", slot));
+      worker.incarnation = Incarnation(uint64_t{1} << 63);
+      worker.host = name;
+      worker.shared_memory_domain = name;
+      worker.data_address = absl::StrCat("unix-abstract:sherd-", host, "-", slot);
+      worker.network_address =
+          absl::StrCat("tcp:", name, ":", 40000 + (host * 7919 + slot) % 20000);
+      worker.alive = true;
+      job.ranks.push_back({worker.id, worker.incarnation, RankPhase::kForming, ""});
+      state.workers[worker.id] = worker;
+    }
+  }
+  state.jobs[job.id] = std::move(job);
+  return state;
+}
+
+// A rank of 16,384 is told what it needs, and that is little.
+TEST(Assignment, OfALargeWorldIsASmallMessage) {
+  const State state = LargeState(/*hosts=*/2048, /*tensor=*/8);
+  const JobRecord& job = state.jobs.begin()->second;
+  AssignmentBuilder builder;
+  size_t most = 0;
+  for (const int rank : {0, 1, 7, 8, 4095, 8192, 12345, 16376, 16383}) {
+    const v1::Assignment assignment = builder.Build(state, job, rank);
+    most = std::max(most, assignment.ByteSizeLong());
+    EXPECT_EQ(assignment.world(), 16384);
+    EXPECT_EQ(assignment.ranks_on_host(), 8);
+    EXPECT_TRUE(assignment.groups(0).shares_memory());
+    EXPECT_FALSE(assignment.groups(1).shares_memory());
+    const auto near = ReadPeers(assignment.peers());
+    const auto far = ReadPeers(assignment.network_peers());
+    ASSERT_TRUE(near.ok() && far.ok()) << near.status() << far.status();
+    ASSERT_THAT(*near, SizeIs(8));
+    ASSERT_THAT(*far, SizeIs(2048));
+    for (const auto& [peer, address] : *near) {
+      EXPECT_EQ(address, FindWorker(state, job.ranks[peer].worker)->data_address);
+    }
+    for (const auto& [peer, address] : *far) {
+      EXPECT_EQ(address, FindWorker(state, job.ranks[peer].worker)->network_address);
+    }
+  }
+  EXPECT_LT(most, 64 * 1024);
+  RecordProperty("bytes", absl::StrCat(most));
+}
+
+TEST(Assignment, FollowsTheEpoch) {
+  State state = LargeState(/*hosts=*/2, /*tensor=*/2);
+  JobRecord& job = state.jobs.begin()->second;
+  AssignmentBuilder builder;
+  EXPECT_EQ(builder.Build(state, job, 0).world(), 16);
+  job.epoch = Epoch(2);
+  job.ranks.resize(8);
+  EXPECT_EQ(builder.Build(state, job, 0).world(), 8);
 }
 
 // F10, F59: the shards of a unit meet without gap or overlap, also when nothing divides.

@@ -136,56 +136,5 @@ TEST(ShardLayout, DescribesOneShardAUnit) {
   EXPECT_EQ(shards[1].end(), layout.units[1].padded_elements);
 }
 
-TEST(Groups, TensorGroupsAreAdjacentAndDataGroupsStride) {
-  const Groups groups = BuildGroups(8, 2);
-  EXPECT_THAT(groups.tensor, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5),
-                                         ElementsAre(6, 7)));
-  EXPECT_THAT(groups.data, ElementsAre(ElementsAre(0, 2, 4, 6), ElementsAre(1, 3, 5, 7)));
-}
-
-TEST(Groups, ShardGroupsAreAdjacentMembersOfADataGroupAndReplicasStride) {
-  const Groups groups = BuildGroups(8, 2, 2);
-  EXPECT_THAT(groups.shard, ElementsAre(ElementsAre(0, 2), ElementsAre(4, 6), ElementsAre(1, 3),
-                                        ElementsAre(5, 7)));
-  EXPECT_THAT(groups.replica, ElementsAre(ElementsAre(0, 4), ElementsAre(2, 6), ElementsAre(1, 5),
-                                          ElementsAre(3, 7)));
-  EXPECT_EQ(GroupsOf(groups, 5).size(), 4u);
-}
-
-TEST(Groups, TransportsAreThoseOfTheGroupsThatTheRankForms) {
-  v1::Assignment assignment;
-  for (const v1::ProcessGroup& group : GroupsOf(BuildGroups(8, 2, 2), 0)) {
-    *assignment.add_groups() = group;
-    const bool tcp = group.kind() == v1::GROUP_KIND_DATA || group.kind() == v1::GROUP_KIND_REPLICA;
-    assignment.mutable_groups()->rbegin()->set_transport(tcp ? v1::TRANSPORT_TCP
-                                                             : v1::TRANSPORT_SHM);
-  }
-  const GroupTransports whole = TransportsOf(assignment);
-  EXPECT_EQ(whole.sharers, v1::TRANSPORT_TCP);
-  EXPECT_EQ(whole.tensor, v1::TRANSPORT_SHM);
-  assignment.mutable_spec()->mutable_parallel()->set_shard_group(2);
-  const GroupTransports cut = TransportsOf(assignment);
-  EXPECT_EQ(cut.sharers, v1::TRANSPORT_SHM);
-  EXPECT_EQ(cut.replicas, v1::TRANSPORT_TCP);
-}
-
-TEST(Groups, WithoutTensorParallelismOneDataGroupHoldsAll) {
-  const Groups groups = BuildGroups(3, 1);
-  EXPECT_THAT(groups.data, ElementsAre(ElementsAre(0, 1, 2)));
-  EXPECT_THAT(groups.tensor, ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
-}
-
-TEST(Groups, EveryRankIsInOneGroupOfEachKind) {
-  const Groups groups = BuildGroups(12, 4);
-  for (int rank = 0; rank < 12; ++rank) {
-    const std::vector<v1::ProcessGroup> mine = GroupsOf(groups, rank);
-    ASSERT_EQ(mine.size(), 2u);
-    EXPECT_EQ(mine[0].kind(), v1::GROUP_KIND_TENSOR);
-    EXPECT_EQ(mine[0].ranks_size(), 4);
-    EXPECT_EQ(mine[1].kind(), v1::GROUP_KIND_DATA);
-    EXPECT_EQ(mine[1].ranks_size(), 3);
-  }
-}
-
 }  // namespace
 }  // namespace sherd

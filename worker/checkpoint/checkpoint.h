@@ -22,14 +22,22 @@ namespace sherd {
 // Errors name the path and say what is wrong: kResourceExhausted (no space left),
 // kPermissionDenied, … .
 
-// Elements [begin, end) of a tensor of fp32 values.
+// Elements [begin, end) of the block `columns` of the columns of a tensor of fp32 values, in
+// row-major order of that block.
 struct TensorRange {
   std::string name;
+  // Of the tensor.
   std::vector<int64_t> shape;
+  ElementRange columns;
   int64_t begin = 0;
   int64_t end = 0;
   const float* data = nullptr;  // (end − begin)
 };
+
+// Appends what elements `written` of a unit's flat buffer, the first of which is at `data`, are of
+// the tensors. The unit may be a member's of a tensor-parallel group.
+void AppendRanges(const Unit& unit, const ElementRange& written, const float* data,
+                  std::vector<TensorRange>& ranges);
 
 // A tensor that a checkpoint must hold.
 struct TensorDescription {
@@ -37,7 +45,8 @@ struct TensorDescription {
   std::vector<int64_t> shape;
   int64_t elements = 0;
 };
-// All parameters, in order.
+// The tensors of all parameters, whole, in order; the same for every member of a tensor-parallel
+// group.
 std::vector<TensorDescription> WeightsOf(const Inventory& inventory);
 
 // Where the checkpoint that is to become `directory` is put together: beside it, under a name of
@@ -55,8 +64,8 @@ absl::Status PrepareStaging(FileSystem& files, const std::string& directory,
 void DiscardStaging(FileSystem& files, const std::string& directory, const CheckpointInfo& info);
 
 // Writes rank's file, "shard-00002-of-00004.safetensors" for rank 1 of 4, and makes it durable. A
-// whole tensor goes by its name and shape, part of one as "NAME[begin:end]". A name may come with
-// several ranges, which must not be equal; empty ranges are left out.
+// whole tensor goes by its name and shape, part of one by a name as in piece_name.h. A tensor may
+// come in several ranges, which must not be equal; empty ranges are left out.
 absl::StatusOr<ShardFileInfo> WriteShard(FileSystem& files, const std::string& staging, int rank,
                                          int world, absl::Span<const TensorRange> ranges);
 

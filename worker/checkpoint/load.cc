@@ -5,18 +5,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/piece_name.h"
 
 namespace sherd {
 namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;
-constexpr int64_t kElementBytes = 4;
+constexpr int64_t kElementBytes = sizeof(float);
 
 class ReadableFile {
  public:
@@ -93,6 +95,36 @@ absl::StatusOr<ReadableFile> OpenVerified(const std::string& path, const ShardFi
   return file;
 }
 
+// Moves elements [begin, end) of a block of columns to their places in the tensor.
+void Scatter(const float* from, int64_t begin, int64_t end, const ElementRange& columns,
+             int64_t tensor_columns, float* tensor) {
+  const int64_t width = columns.size();
+  for (int64_t at = begin; at < end;) {
+    const int64_t row = at / width;
+    const int64_t column = at % width;
+    const int64_t count = std::min(width - column, end - at);
+    std::memcpy(tensor + row * tensor_columns + columns.begin + column, from + (at - begin),
+                static_cast<size_t>(count * kElementBytes));
+    at += count;
+  }
+}
+
+absl::Status LoadPiece(const ReadableFile& file, const StoredPiece& piece, int64_t tensor_columns,
+                       float* tensor) {
+  if (piece.columns.size() == tensor_columns) {
+    return file.Read(piece.offset, (piece.end - piece.begin) * kElementBytes, tensor + piece.begin);
+  }
+  constexpr int64_t kChunk = kChunkBytes / kElementBytes;
+  std::vector<float> chunk(static_cast<size_t>(std::min(kChunk, piece.end - piece.begin)));
+  for (int64_t at = piece.begin; at < piece.end; at += kChunk) {
+    const int64_t end = std::min(at + kChunk, piece.end);
+    SHERD_RETURN_IF_ERROR(file.Read(piece.offset + (at - piece.begin) * kElementBytes,
+                                    (end - at) * kElementBytes, chunk.data()));
+    Scatter(chunk.data(), at, end, piece.columns, tensor_columns, tensor);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
@@ -126,8 +158,8 @@ absl::Status LoadTensors(const std::string& directory, const Manifest& manifest,
     float* out = destination(tensor);
     if (out == nullptr) continue;
     for (const StoredPiece& piece : tensor.pieces) {
-      SHERD_RETURN_IF_ERROR(files[static_cast<size_t>(piece.shard)].Read(
-          piece.offset, (piece.end - piece.begin) * kElementBytes, out + piece.begin));
+      SHERD_RETURN_IF_ERROR(
+          LoadPiece(files[static_cast<size_t>(piece.shard)], piece, ColumnsOf(tensor.shape), out));
     }
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/bounded_json.h"
+#include "worker/checkpoint/piece_name.h"
 
 namespace sherd {
 namespace {
@@ -17,7 +18,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sherd-checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+// Without blocks of columns.
+constexpr int64_t kOldestVersion = 1;
 constexpr int64_t kElementBytes = 4;
 constexpr int64_t kMaxModelSize = 1 << 24;
 
@@ -37,6 +40,11 @@ absl::Status Wrong(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("the manifest ", what));
 }
 
+bool IsSize(const Json& value) {
+  return value.is_number_unsigned() &&
+         value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+}
+
 // Reads members of an object; remembers the first that is missing or of another type.
 class Members {
  public:
@@ -46,10 +54,7 @@ class Members {
   int64_t Size(const char* key) {
     const Json* value = Find(key);
     if (value == nullptr) return 0;
-    if (!value->is_number_unsigned() ||
-        value->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return Fail(key), 0;
-    }
+    if (!IsSize(*value)) return Fail(key), 0;
     return value->get<int64_t>();
   }
   std::string String(const char* key) {
@@ -206,17 +211,39 @@ absl::StatusOr<ShardFileInfo> ParseShard(const Json& json) {
 }
 
 Json TensorJson(const StoredTensor& tensor) {
+  const ElementRange all{0, ColumnsOf(tensor.shape)};
   Json pieces = Json::array();
   for (const StoredPiece& piece : tensor.pieces) {
-    pieces.push_back({{"begin", piece.begin},
-                      {"end", piece.end},
-                      {"shard", piece.shard},
-                      {"offset", piece.offset}});
+    Json json = {{"begin", piece.begin},
+                 {"end", piece.end},
+                 {"shard", piece.shard},
+                 {"offset", piece.offset}};
+    if (piece.columns != all) json["columns"] = {piece.columns.begin, piece.columns.end};
+    pieces.push_back(std::move(json));
   }
   return {{"name", tensor.name},
           {"dtype", tensor.dtype},
           {"shape", tensor.shape},
           {"pieces", std::move(pieces)}};
+}
+
+absl::StatusOr<StoredPiece> ParsePiece(const Json& json, const StoredTensor& tensor) {
+  Members members(json);
+  StoredPiece piece;
+  piece.begin = members.Size("begin");
+  piece.end = members.Size("end");
+  piece.shard = members.Size("shard");
+  piece.offset = members.Size("offset");
+  SHERD_RETURN_IF_ERROR(members.status());
+  piece.columns = {0, ColumnsOf(tensor.shape)};
+  const auto columns = json.find("columns");
+  if (columns == json.end()) return piece;
+  if (!columns->is_array() || columns->size() != 2 || !IsSize((*columns)[0]) ||
+      !IsSize((*columns)[1])) {
+    return Wrong(absl::StrCat("gives a piece of \"", tensor.name, "\" no valid \"columns\""));
+  }
+  piece.columns = {(*columns)[0].get<int64_t>(), (*columns)[1].get<int64_t>()};
+  return piece;
 }
 
 absl::StatusOr<StoredTensor> ParseTensor(const Json& json) {
@@ -240,10 +267,7 @@ absl::StatusOr<StoredTensor> ParseTensor(const Json& json) {
     tensor.shape.push_back(extent.get<int64_t>());
   }
   for (const Json& piece : pieces) {
-    Members fields(piece);
-    tensor.pieces.push_back(
-        {fields.Size("begin"), fields.Size("end"), fields.Size("shard"), fields.Size("offset")});
-    SHERD_RETURN_IF_ERROR(fields.status());
+    SHERD_ASSIGN_OR_RETURN(tensor.pieces.emplace_back(), ParsePiece(piece, tensor));
   }
   return tensor;
 }
@@ -261,9 +285,9 @@ absl::StatusOr<Manifest> ParseCheckpoint(const Json& json) {
   const Json& shards = members.Array("shards");
   const Json& tensors = members.Array("tensors");
   SHERD_RETURN_IF_ERROR(members.status());
-  if (format != kFormat || version != kVersion) {
+  if (format != kFormat || version < kOldestVersion || version > kVersion) {
     return Wrong(absl::StrCat("is of format ", format, " ", version, "; this program reads ",
-                              kFormat, " ", kVersion));
+                              kFormat, " ", kOldestVersion, " to ", kVersion));
   }
   SHERD_ASSIGN_OR_RETURN(manifest.info.model, ParseModel(model));
   int64_t room = 0;
@@ -298,28 +322,6 @@ absl::StatusOr<ShardFileInfo> ShardFileInfo::Parse(absl::string_view text) {
   }
   shard.file = parts[0];
   return shard;
-}
-
-absl::Status CheckPieces(const StoredTensor& tensor, const std::vector<ShardFileInfo>& shards) {
-  int64_t end = 0;
-  for (const StoredPiece& piece : tensor.pieces) {
-    if (piece.begin != end || piece.end <= piece.begin || piece.end > tensor.elements) {
-      return Wrong(absl::StrCat("has elements of \"", tensor.name, "\" missing or twice at ", end));
-    }
-    if (piece.shard < 0 || piece.shard >= static_cast<int64_t>(shards.size())) {
-      return Wrong(absl::StrCat("puts \"", tensor.name, "\" into a file that it does not name"));
-    }
-    const int64_t bytes = (piece.end - piece.begin) * kElementBytes;
-    const ShardFileInfo& shard = shards[static_cast<size_t>(piece.shard)];
-    if (bytes > shard.bytes || piece.offset < 0 || piece.offset > shard.bytes - bytes) {
-      return Wrong(absl::StrCat("puts \"", tensor.name, "\" past the end of ", shard.file));
-    }
-    end = piece.end;
-  }
-  if (end != tensor.elements) {
-    return Wrong(absl::StrCat("has elements of \"", tensor.name, "\" missing from ", end, " on"));
-  }
-  return absl::OkStatus();
 }
 
 std::string FormatManifest(const Manifest& manifest) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "plan/element_range.h"
 #include "plan/model_shape.h"
 
 namespace sherd {
@@ -32,8 +33,10 @@ struct ShardFileInfo {
   friend bool operator==(const ShardFileInfo&, const ShardFileInfo&) = default;
 };
 
-// Elements [begin, end) of a tensor at a byte offset of a shard file.
+// Elements [begin, end) of the block `columns` of a tensor's columns, in row-major order of that
+// block, at a byte offset of a shard file. A tensor is a matrix here (ColumnsOf in piece_name.h).
 struct StoredPiece {
+  ElementRange columns;
   int64_t begin = 0;
   int64_t end = 0;
   int64_t shard = 0;
@@ -46,7 +49,8 @@ struct StoredTensor {
   std::string dtype;
   std::vector<int64_t> shape;
   int64_t elements = 0;
-  // In order; together exactly [0, elements).
+  // By block, then by element. The blocks tile the tensor's columns, and the pieces of each are
+  // together all of its elements, once.
   std::vector<StoredPiece> pieces;
 };
 
@@ -60,14 +64,16 @@ struct Manifest {
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr int64_t kMaxManifestBytes = 64 << 20;
 
-// {"checkpoint": {…}, "xxh3": checksum of "checkpoint" without white space}.
+// {"checkpoint": {…}, "xxh3": checksum of "checkpoint" without white space}. A piece of all columns
+// does not name them.
 std::string FormatManifest(const Manifest& manifest);
 // Checks everything: checksum, types, names of files, and that the pieces of each tensor cover it
-// once and lie within their files. kInvalidArgument, kDataLoss for a wrong checksum.
+// once and lie within their files. kInvalidArgument, kDataLoss for a wrong checksum. Reads version
+// 1 as well, whose pieces are of all columns.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
-// kInvalidArgument, naming the tensor, unless its pieces are in order, without gap or overlap, and
-// inside their shards.
+// kInvalidArgument, naming the tensor, unless its pieces are as StoredTensor says and inside their
+// shards. `tensor.elements` is the product of its shape.
 absl::Status CheckPieces(const StoredTensor& tensor, const std::vector<ShardFileInfo>& shards);
 
 }  // namespace sherd

@@ -2,13 +2,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <tuple>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/piece_name.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace sherd {
@@ -16,43 +17,41 @@ namespace {
 
 using TensorsByName = std::map<std::string, StoredTensor>;
 
-// Takes "NAME[begin:end]" apart; a name without a range is a whole tensor.
-struct NamedRange {
-  std::string name;
-  bool whole = true;
-  int64_t begin = 0;
-  int64_t end = 0;
-};
+bool IsWithin(const ElementRange& range, int64_t size) {
+  return 0 <= range.begin && range.begin <= range.end && range.end <= size;
+}
 
-NamedRange ParseRange(const std::string& entry) {
-  NamedRange range{entry};
-  const size_t open = entry.rfind('[');
-  if (open == std::string::npos || entry.back() != ']') return range;
-  const std::vector<std::string> ends =
-      absl::StrSplit(entry.substr(open + 1, entry.size() - open - 2), ':');
-  if (ends.size() == 2 && absl::SimpleAtoi(ends[0], &range.begin) &&
-      absl::SimpleAtoi(ends[1], &range.end)) {
-    range.name = entry.substr(0, open);
-    range.whole = false;
-  }
-  return range;
+// The piece that `entry` holds of `tensor`; nothing when it names elements that the tensor does not
+// have, or its size is not theirs.
+std::optional<StoredPiece> PieceOf(const StoredTensor& tensor, const PieceName& name,
+                                   const SafetensorsEntry& entry, int64_t shard) {
+  const int64_t columns = ColumnsOf(tensor.shape);
+  StoredPiece piece{name.columns.value_or(ElementRange{0, columns}), 0, 0, shard, entry.offset};
+  if (!IsWithin(piece.columns, columns)) return std::nullopt;
+  const int64_t rows = columns == 0 ? 0 : tensor.elements / columns;
+  const int64_t block = rows * piece.columns.size();
+  const ElementRange elements = name.elements.value_or(ElementRange{0, block});
+  if (!IsWithin(elements, block)) return std::nullopt;
+  piece.begin = elements.begin;
+  piece.end = elements.end;
+  if (entry.dtype != tensor.dtype || entry.bytes != elements.size() * 4) return std::nullopt;
+  return piece;
 }
 
 absl::Status AddPieces(const std::string& path, int64_t shard, TensorsByName& tensors) {
   SHERD_ASSIGN_OR_RETURN(const SafetensorsHeader header, ReadSafetensorsHeader(path));
   for (const SafetensorsEntry& entry : header.entries) {
-    NamedRange range = ParseRange(entry.name);
-    const auto found = tensors.find(range.name);
+    const PieceName name = ParsePieceName(entry.name);
+    const auto found = tensors.find(name.tensor);
     if (found == tensors.end()) {
       return absl::InternalError(
           absl::StrCat(path, " holds \"", entry.name, "\", which is not of the model"));
     }
-    StoredTensor& tensor = found->second;
-    if (range.whole) range.end = tensor.elements;
-    if (entry.dtype != tensor.dtype || entry.bytes != (range.end - range.begin) * 4) {
+    const std::optional<StoredPiece> piece = PieceOf(found->second, name, entry, shard);
+    if (!piece) {
       return absl::InternalError(absl::StrCat(path, " holds \"", entry.name, "\" in a wrong size"));
     }
-    tensor.pieces.push_back({range.begin, range.end, shard, entry.offset});
+    found->second.pieces.push_back(*piece);
   }
   return absl::OkStatus();
 }
@@ -72,7 +71,10 @@ absl::StatusOr<Manifest> BuildManifest(const std::string& staging, const Checkpo
   for (const TensorDescription& description : expected) {
     StoredTensor& tensor = tensors[description.name];
     std::sort(tensor.pieces.begin(), tensor.pieces.end(),
-              [](const StoredPiece& a, const StoredPiece& b) { return a.begin < b.begin; });
+              [](const StoredPiece& a, const StoredPiece& b) {
+                return std::tie(a.columns.begin, a.columns.end, a.begin) <
+                       std::tie(b.columns.begin, b.columns.end, b.begin);
+              });
     SHERD_RETURN_IF_ERROR(CheckPieces(tensor, manifest.shards));
     manifest.tensors.push_back(std::move(tensor));
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/piece_name.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace sherd {
@@ -54,16 +56,18 @@ int64_t ElementsOf(const std::vector<int64_t>& shape) {
 }
 
 SafetensorsEntry EntryOf(const TensorRange& range) {
-  SafetensorsEntry entry;
-  entry.dtype = "F32";
-  if (range.begin == 0 && range.end == ElementsOf(range.shape)) {
-    entry.name = range.name;
-    entry.shape = range.shape;
-  } else {
-    entry.name = absl::StrCat(range.name, "[", range.begin, ":", range.end, "]");
-    entry.shape = {range.end - range.begin};
+  PieceName name{range.name, std::nullopt, std::nullopt};
+  // Of the tensor, or of the block of its columns.
+  std::vector<int64_t> shape = range.shape;
+  if (range.columns != ElementRange{0, ColumnsOf(range.shape)}) {
+    name.columns = range.columns;
+    shape.back() = range.columns.size();
   }
-  return entry;
+  if (range.begin != 0 || range.end != ElementsOf(shape)) {
+    name.elements = {range.begin, range.end};
+    shape = {range.end - range.begin};
+  }
+  return {.name = FormatPieceName(name), .dtype = "F32", .shape = std::move(shape)};
 }
 
 std::string Parent(const std::string& directory) {
@@ -96,7 +100,8 @@ std::vector<TensorDescription> WeightsOf(const Inventory& inventory) {
   std::vector<TensorDescription> tensors;
   for (const Unit& unit : inventory.units) {
     for (const Parameter& parameter : unit.parameters) {
-      tensors.push_back({parameter.name, parameter.shape, parameter.elements});
+      const std::vector<int64_t>& shape = parameter.slice.shape;
+      tensors.push_back({parameter.name, shape, ElementsOf(shape)});
     }
   }
   return tensors;

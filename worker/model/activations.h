@@ -1,28 +1,33 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/memory.h"
+#include "kernels/ops.h"
 #include "plan/activations.h"
 #include "plan/model_shape.h"
+#include "plan/tensor_part.h"
 
 namespace sherd {
 
-// Shapes: B sequences of T tokens, N = B·T rows, C hidden, H heads and K heads of keys and values,
-// each of D channels, F feed-forward, V vocabulary.
+// Shapes: B sequences of T tokens, N = B·T rows, R of them the member's rows of the residual stream
+// (all but with sequence parallelism), C hidden. Of the member's part: H heads and K heads of keys
+// and values, each of D channels, A = H·D, F feed-forward, V vocabulary. M rows of the head's
+// chunk, S members of the group.
 
 // What a block's backward reads of its forward. The outputs of both norms and of the MLP's
 // activation are cheap and recomputed instead. Means are null where norms take none.
 struct BlockActivations {
-  float* norm_1_mean = nullptr;  // (N)
-  float* norm_1_rstd = nullptr;  // (N)
+  float* norm_1_mean = nullptr;  // (R)
+  float* norm_1_rstd = nullptr;  // (R)
   float* qkv = nullptr;          // (N, H + 2K, D)
   float* lse = nullptr;          // (B, H, T)
-  float* attention = nullptr;    // (N, C)
-  float* middle = nullptr;       // (N, C), the residual stream between attention and MLP
-  float* norm_2_mean = nullptr;  // (N)
-  float* norm_2_rstd = nullptr;  // (N)
+  float* attention = nullptr;    // (N, A)
+  float* middle = nullptr;       // (R, C), the residual stream between attention and MLP
+  float* norm_2_mean = nullptr;  // (R)
+  float* norm_2_rstd = nullptr;  // (R)
   float* mlp = nullptr;          // (N, F) before GELU; (N, 2F) gate and up before SwiGLU
 };
 
@@ -31,40 +36,62 @@ struct BlockActivations {
 // residual stream, and there is no gradient of it.
 class Activations {
  public:
-  Activations(const ModelShape& shape, int64_t batch, int64_t tokens, KeptActivations kept,
-              MemoryMeter& meter);
+  // What members sum or gather lies in `arena` (TensorArenaActivationBytes); null in a group of
+  // one.
+  Activations(const ModelShape& shape, const ModelPart& part, int64_t batch, int64_t tokens,
+              KeptActivations kept, std::byte* arena, MemoryMeter& meter);
+  Activations(const Activations&) = delete;
+  ~Activations() { meter_.Freed(Pool::kActivations, arena_bytes_); }
 
   const BlockActivations& block(int64_t layer) const { return Slot(blocks_, layer); }
-  // (N, C): the input of block `layer`; of the head for layer == layers.
+  // (R, C): the input of block `layer`; of the head for layer == layers.
   float* residual(int64_t layer) const { return Slot(residuals_, layer); }
-  float* final_mean() const { return final_mean_; }  // (N)
-  float* final_rstd() const { return final_rstd_; }  // (N)
-  // (N, C): gradient of the residual stream. Null without a backward pass.
+  float* final_mean() const { return final_mean_; }  // (R)
+  float* final_rstd() const { return final_rstd_; }  // (R)
+  // (R, C): gradient of the residual stream; in the arena with sequence parallelism. Null without a
+  // backward pass.
   float* d_residual() const { return d_residual_; }
-  // (N, C): a norm's output or its gradient, an addend of the residual stream.
+  // (N, C): the output of a norm, which a column-split layer reads; or the gathered gradient of the
+  // residual stream.
+  float* normed() const { return normed_; }
+  // (N, C): the gradient of a norm's output, an addend of the residual stream; in the arena. The
+  // same memory as `normed` in a group of one.
   float* narrow() const { return narrow_; }
   // (N, max(F, (H + 2K)·D)): the MLP's activation, the gradients inside a block.
   float* wide() const { return wide_or_logits_; }
-  // (N, V). Shares storage with `wide`: no block computes while logits are alive.
+  // (M, V). Shares storage with `wide`: no block computes while logits are alive.
   float* logits() const { return wide_or_logits_; }
+  // (M), in the arena, and (S, M). Null in a group of one.
+  LogitStatistics* statistics() const { return statistics_; }
+  LogitStatistics* gathered_statistics() const { return gathered_statistics_; }
+  // Of the arena.
+  int64_t arena_bytes() const { return arena_bytes_; }
 
  private:
   template <typename T>
   static const T& Slot(const std::vector<T>& slots, int64_t layer) {
     return slots.size() == 1 ? slots.front() : slots[static_cast<size_t>(layer)];
   }
+  std::byte* AllocateBytes(int64_t bytes);
   float* Allocate(int64_t elements);
-  BlockActivations AllocateBlock(const ModelShape& shape, int64_t rows);
+  std::byte* TakeArena(int64_t bytes);
+  BlockActivations AllocateBlock(const ModelShape& shape, const ModelPart& part, int64_t rows);
+  void PlaceInArena(const ModelShape& shape, const ModelPart& part, int64_t rows, bool trains);
 
   MemoryMeter& meter_;
+  std::byte* const arena_;
+  int64_t arena_bytes_ = 0;
   std::vector<Buffer> buffers_;
   std::vector<BlockActivations> blocks_;
   std::vector<float*> residuals_;
   float* final_mean_ = nullptr;
   float* final_rstd_ = nullptr;
   float* d_residual_ = nullptr;
+  float* normed_ = nullptr;
   float* narrow_ = nullptr;
   float* wide_or_logits_ = nullptr;
+  LogitStatistics* statistics_ = nullptr;
+  LogitStatistics* gathered_statistics_ = nullptr;
 };
 
 }  // namespace sherd

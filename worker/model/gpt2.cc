@@ -23,9 +23,9 @@ Gpt2BlockOffsets BlockOffsetsOf(const Unit& unit) {
 }  // namespace
 
 Gpt2::Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-           KeptActivations kept, Ops& ops, MemoryMeter& meter)
+           KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor)
     : Transformer(shape, inventory, batch, tokens, kept,
-                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter),
+                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter, tensor),
       wpe_(OffsetOf(inventory.units.front(), "wpe.weight")),
       ln_f_w_(OffsetOf(inventory.units.back(), "ln_f.weight")),
       ln_f_b_(OffsetOf(inventory.units.back(), "ln_f.bias")) {
@@ -34,17 +34,17 @@ Gpt2::Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, i
   }
 }
 
-void Gpt2::EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) {
-  ops_.EmbeddingForward(micro_batch.inputs, At(params, token_embedding_), At(params, wpe_),
-                        activations_.residual(0), micro_batch.batch, micro_batch.tokens,
-                        shape_.hidden);
+void Gpt2::PositionsForward(const UnitParams& params, const float* embedded, float* out,
+                            const MicroBatch& micro_batch) {
+  const int64_t rows = RowsOf(micro_batch);
+  ops_.PositionForward(embedded, At(params, wpe_), out, stream_.FirstRow(rows), stream_.Rows(rows),
+                       micro_batch.tokens, shape_.hidden);
 }
 
-void Gpt2::EmbeddingBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {
-  ops_.EmbeddingBackward(micro_batch.inputs, activations_.d_residual(),
-                         At(grads, token_embedding_, /*accumulate=*/tied_), At(grads, wpe_),
-                         micro_batch.batch, micro_batch.tokens, shape_.hidden, shape_.vocab,
-                         shape_.context);
+void Gpt2::PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {
+  const int64_t rows = RowsOf(micro_batch);
+  ops_.PositionBackward(activations_.d_residual(), At(grads, wpe_), stream_.FirstRow(rows),
+                        stream_.Rows(rows), micro_batch.tokens, shape_.hidden, shape_.context);
 }
 
 void Gpt2::AttentionForward(int64_t layer, const UnitParams& params,
@@ -53,17 +53,14 @@ void Gpt2::AttentionForward(int64_t layer, const UnitParams& params,
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  const float* x = activations_.residual(layer);  // (N, C)
-  float* norm = activations_.narrow();            // (N, C)
-  ops_.LayerNormForward(x, At(params, at.ln_1_w), At(params, at.ln_1_b), norm, kept.norm_1_mean,
-                        kept.norm_1_rstd, rows, channels);
-  ops_.LinearForward(norm, At(params, at.qkv_w), At(params, at.qkv_b), kept.qkv, rows, channels,
-                     3 * channels);
+  const float* x = activations_.residual(layer);  // (R, C)
+  ops_.LayerNormForward(x, At(params, at.ln_1_w), At(params, at.ln_1_b), stream_.NormOutput(rows),
+                        kept.norm_1_mean, kept.norm_1_rstd, stream_.Rows(rows), channels);
+  ops_.LinearForward(stream_.GatherNorm(rows), At(params, at.qkv_w), At(params, at.qkv_b), kept.qkv,
+                     rows, channels, part_.qkv_channels());
   ops_.AttentionForward(kept.qkv, kept.attention, kept.lse, AttentionShapeOf(micro_batch));
-  float* projected = activations_.narrow();  // (N, C)
-  ops_.LinearForward(kept.attention, At(params, at.attn_proj_w), At(params, at.attn_proj_b),
-                     projected, rows, channels, channels);
-  ops_.Add(projected, x, kept.middle, rows * channels);
+  RowLayerForward(kept.attention, At(params, at.attn_proj_w), At(params, at.attn_proj_b), x,
+                  kept.middle, rows, part_.attention_channels());
 }
 
 void Gpt2::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
@@ -71,94 +68,88 @@ void Gpt2::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch&
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* norm = activations_.narrow();  // (N, C)
-  ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b), norm,
-                        kept.norm_2_mean, kept.norm_2_rstd, rows, channels);
-  ops_.LinearForward(norm, At(params, at.fc_w), At(params, at.fc_b), kept.mlp, rows, channels,
-                     shape_.ffn);
+  ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b),
+                        stream_.NormOutput(rows), kept.norm_2_mean, kept.norm_2_rstd,
+                        stream_.Rows(rows), channels);
+  ops_.LinearForward(stream_.GatherNorm(rows), At(params, at.fc_w), At(params, at.fc_b), kept.mlp,
+                     rows, channels, part_.ffn);
 }
 
 void Gpt2::MlpOutput(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
-  const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* gelu = activations_.wide();         // (N, F)
-  float* projected = activations_.narrow();  // (N, C)
-  ops_.GeluForward(kept.mlp, gelu, rows * shape_.ffn);
-  ops_.LinearForward(gelu, At(params, at.mlp_proj_w), At(params, at.mlp_proj_b), projected, rows,
-                     shape_.ffn, channels);
-  ops_.Add(projected, kept.middle, activations_.residual(layer + 1), rows * channels);
+  float* gelu = activations_.wide();  // (N, F)
+  ops_.GeluForward(kept.mlp, gelu, rows * part_.ffn);
+  RowLayerForward(gelu, At(params, at.mlp_proj_w), At(params, at.mlp_proj_b), kept.middle,
+                  activations_.residual(layer + 1), rows, part_.ffn);
 }
 
 void Gpt2::MlpBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                        const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
+  const int64_t stream_rows = stream_.Rows(rows);
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* d_residual = activations_.d_residual();  // (N, C)
-  float* wide = activations_.wide();              // (N, F): gelu, then its gradient, then fc's
-  float* narrow = activations_.narrow();          // (N, C): norm, then its gradient
+  float* wide = activations_.wide();  // (N, F): gelu, then its gradient, then fc's
 
-  ops_.GeluForward(kept.mlp, wide, rows * shape_.ffn);
-  ops_.LinearBackwardWeight(d_residual, wide, At(grads, at.mlp_proj_w), At(grads, at.mlp_proj_b),
-                            rows, shape_.ffn, channels);
-  ops_.LinearBackwardInput(d_residual, At(params, at.mlp_proj_w), wide, rows, shape_.ffn, channels,
-                           /*accumulate=*/false);
-  ops_.GeluBackward(wide, kept.mlp, wide, rows * shape_.ffn);
+  stream_.StartGradient(rows);
+  ops_.GeluForward(kept.mlp, wide, rows * part_.ffn);
+  RowLayerBackward(wide, At(params, at.mlp_proj_w), At(grads, at.mlp_proj_w),
+                   At(grads, at.mlp_proj_b), wide, rows, part_.ffn);
+  ops_.GeluBackward(wide, kept.mlp, wide, rows * part_.ffn);
 
-  ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b), narrow,
-                        kept.norm_2_mean, kept.norm_2_rstd, rows, channels);
-  ops_.LinearBackwardWeight(wide, narrow, At(grads, at.fc_w), At(grads, at.fc_b), rows, channels,
-                            shape_.ffn);
-  ops_.LinearBackwardInput(wide, At(params, at.fc_w), narrow, rows, channels, shape_.ffn,
-                           /*accumulate=*/false);
-  ops_.LayerNormBackward(narrow, kept.middle, At(params, at.ln_2_w), kept.norm_2_mean,
-                         kept.norm_2_rstd, d_residual, /*accumulate=*/true, At(grads, at.ln_2_w),
-                         At(grads, at.ln_2_b), rows, channels);
+  ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b),
+                        stream_.NormOutput(rows), kept.norm_2_mean, kept.norm_2_rstd, stream_rows,
+                        channels);
+  stream_.GatherNorm(rows);
+  const float* d_norm = ColumnLayerBackward(wide, At(params, at.fc_w), At(grads, at.fc_w),
+                                            At(grads, at.fc_b), rows, part_.ffn);
+  ops_.LayerNormBackward(d_norm, kept.middle, At(params, at.ln_2_w), kept.norm_2_mean,
+                         kept.norm_2_rstd, activations_.d_residual(), /*accumulate=*/true,
+                         At(grads, at.ln_2_w), At(grads, at.ln_2_b), stream_rows, channels);
 }
 
 void Gpt2::AttentionBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                              const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
+  const int64_t stream_rows = stream_.Rows(rows);
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  const float* x = activations_.residual(layer);  // (N, C)
-  float* d_residual = activations_.d_residual();  // (N, C)
-  float* narrow = activations_.narrow();          // (N, C): d_attention, norm, its gradient
-  float* d_qkv = activations_.wide();             // (N, 3C)
+  const float* x = activations_.residual(layer);  // (R, C)
+  float* d_attention = activations_.narrow();     // (N, A)
+  float* d_qkv = activations_.wide();             // (N, 3A)
 
-  ops_.LinearBackwardWeight(d_residual, kept.attention, At(grads, at.attn_proj_w),
-                            At(grads, at.attn_proj_b), rows, channels, channels);
-  ops_.LinearBackwardInput(d_residual, At(params, at.attn_proj_w), narrow, rows, channels, channels,
-                           /*accumulate=*/false);
-  ops_.AttentionBackward(narrow, kept.qkv, kept.attention, kept.lse, d_qkv,
+  stream_.StartGradient(rows);
+  RowLayerBackward(kept.attention, At(params, at.attn_proj_w), At(grads, at.attn_proj_w),
+                   At(grads, at.attn_proj_b), d_attention, rows, part_.attention_channels());
+  ops_.AttentionBackward(d_attention, kept.qkv, kept.attention, kept.lse, d_qkv,
                          AttentionShapeOf(micro_batch));
 
-  ops_.LayerNormForward(x, At(params, at.ln_1_w), At(params, at.ln_1_b), narrow, kept.norm_1_mean,
-                        kept.norm_1_rstd, rows, channels);
-  ops_.LinearBackwardWeight(d_qkv, narrow, At(grads, at.qkv_w), At(grads, at.qkv_b), rows, channels,
-                            3 * channels);
-  ops_.LinearBackwardInput(d_qkv, At(params, at.qkv_w), narrow, rows, channels, 3 * channels,
-                           /*accumulate=*/false);
-  ops_.LayerNormBackward(narrow, x, At(params, at.ln_1_w), kept.norm_1_mean, kept.norm_1_rstd,
-                         d_residual, /*accumulate=*/true, At(grads, at.ln_1_w),
-                         At(grads, at.ln_1_b), rows, channels);
+  ops_.LayerNormForward(x, At(params, at.ln_1_w), At(params, at.ln_1_b), stream_.NormOutput(rows),
+                        kept.norm_1_mean, kept.norm_1_rstd, stream_rows, channels);
+  stream_.GatherNorm(rows);
+  const float* d_norm = ColumnLayerBackward(d_qkv, At(params, at.qkv_w), At(grads, at.qkv_w),
+                                            At(grads, at.qkv_b), rows, part_.qkv_channels());
+  ops_.LayerNormBackward(d_norm, x, At(params, at.ln_1_w), kept.norm_1_mean, kept.norm_1_rstd,
+                         activations_.d_residual(), /*accumulate=*/true, At(grads, at.ln_1_w),
+                         At(grads, at.ln_1_b), stream_rows, channels);
 }
 
-void Gpt2::FinalNormForward(const UnitParams& params, int64_t rows) {
+void Gpt2::FinalNormForward(const UnitParams& params, float* y, int64_t stream_rows) {
   ops_.LayerNormForward(activations_.residual(shape_.layers), At(params, ln_f_w_),
-                        At(params, ln_f_b_), activations_.narrow(), activations_.final_mean(),
-                        activations_.final_rstd(), rows, shape_.hidden);
+                        At(params, ln_f_b_), y, activations_.final_mean(),
+                        activations_.final_rstd(), stream_rows, shape_.hidden);
 }
 
-void Gpt2::FinalNormBackward(const UnitParams& params, const UnitGrads& grads, int64_t rows) {
-  ops_.LayerNormBackward(activations_.narrow(), activations_.residual(shape_.layers),
-                         At(params, ln_f_w_), activations_.final_mean(), activations_.final_rstd(),
+void Gpt2::FinalNormBackward(const UnitParams& params, const UnitGrads& grads, const float* dy,
+                             int64_t stream_rows) {
+  ops_.LayerNormBackward(dy, activations_.residual(shape_.layers), At(params, ln_f_w_),
+                         activations_.final_mean(), activations_.final_rstd(),
                          activations_.d_residual(), /*accumulate=*/false, At(grads, ln_f_w_),
-                         At(grads, ln_f_b_), rows, shape_.hidden);
+                         At(grads, ln_f_b_), stream_rows, shape_.hidden);
 }
 
 }  // namespace sherd

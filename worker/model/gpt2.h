@@ -7,11 +7,12 @@
 
 namespace sherd {
 
-// Where a block's parameters start in its unit's flat buffer, in elements.
+// Where a block's parameters start in its unit's flat buffer, in elements. Shapes as in
+// activations.h.
 struct Gpt2BlockOffsets {
   int64_t ln_1_w, ln_1_b;            // (C), (C)
-  int64_t qkv_w, qkv_b;              // (3C, C), (3C): q rows, k rows, v rows
-  int64_t attn_proj_w, attn_proj_b;  // (C, C), (C)
+  int64_t qkv_w, qkv_b;              // (3A, C), (3A): q rows, k rows, v rows
+  int64_t attn_proj_w, attn_proj_b;  // (C, A), (C)
   int64_t ln_2_w, ln_2_b;            // (C), (C)
   int64_t fc_w, fc_b;                // (F, C), (F)
   int64_t mlp_proj_w, mlp_proj_b;    // (C, F), (C)
@@ -22,11 +23,12 @@ struct Gpt2BlockOffsets {
 class Gpt2 final : public Transformer {
  public:
   Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-       KeptActivations kept, Ops& ops, MemoryMeter& meter);
+       KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor);
 
  private:
-  void EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) override;
-  void EmbeddingBackward(const UnitGrads& grads, const MicroBatch& micro_batch) override;
+  void PositionsForward(const UnitParams& params, const float* embedded, float* out,
+                        const MicroBatch& micro_batch) override;
+  void PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) override;
   void AttentionForward(int64_t layer, const UnitParams& params,
                         const MicroBatch& micro_batch) override;
   void MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) override;
@@ -35,8 +37,9 @@ class Gpt2 final : public Transformer {
                    const MicroBatch& micro_batch) override;
   void AttentionBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                          const MicroBatch& micro_batch) override;
-  void FinalNormForward(const UnitParams& params, int64_t rows) override;
-  void FinalNormBackward(const UnitParams& params, const UnitGrads& grads, int64_t rows) override;
+  void FinalNormForward(const UnitParams& params, float* y, int64_t stream_rows) override;
+  void FinalNormBackward(const UnitParams& params, const UnitGrads& grads, const float* dy,
+                         int64_t stream_rows) override;
 
   int64_t wpe_ = 0;
   std::vector<Gpt2BlockOffsets> blocks_;

@@ -1,5 +1,7 @@
 #include "worker/model/llama.h"
 
+#include <algorithm>
+
 #include "common/check.h"
 #include "worker/model/unit_view.h"
 
@@ -7,15 +9,15 @@ namespace sherd {
 namespace {
 
 // A product with the first of several matrices goes on into those behind it.
-LlamaBlockOffsets BlockOffsetsOf(const Unit& unit, const ModelShape& shape) {
+LlamaBlockOffsets BlockOffsetsOf(const Unit& unit, const ModelPart& part, int64_t channels) {
   const int64_t q = OffsetOf(unit, "self_attn.q_proj.weight");
   const int64_t k = OffsetOf(unit, "self_attn.k_proj.weight");
   const int64_t v = OffsetOf(unit, "self_attn.v_proj.weight");
   const int64_t gate = OffsetOf(unit, "mlp.gate_proj.weight");
   const int64_t up = OffsetOf(unit, "mlp.up_proj.weight");
-  const int64_t kv_elements = shape.kv_heads * shape.head_size() * shape.hidden;
-  SHERD_CHECK(k == q + shape.hidden * shape.hidden && v == k + kv_elements);
-  SHERD_CHECK(up == gate + shape.ffn * shape.hidden);
+  SHERD_CHECK(k == q + part.attention_channels() * channels);
+  SHERD_CHECK(v == k + part.kv_heads * part.head_size * channels);
+  SHERD_CHECK(up == gate + part.ffn * channels);
   return {.norm_1_w = OffsetOf(unit, "input_layernorm.weight"),
           .qkv_w = q,
           .o_w = OffsetOf(unit, "self_attn.o_proj.weight"),
@@ -35,30 +37,27 @@ RotaryParams RotaryOf(const RotaryShape& shape) {
 }  // namespace
 
 Llama::Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-             KeptActivations kept, Ops& ops, MemoryMeter& meter)
+             KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor)
     : Transformer(shape, inventory, batch, tokens, kept,
-                  OffsetOf(inventory.units.front(), "model.embed_tokens.weight"), ops, meter),
+                  OffsetOf(inventory.units.front(), "model.embed_tokens.weight"), ops, meter,
+                  tensor),
       final_norm_w_(OffsetOf(inventory.units.back(), "model.norm.weight")),
       rotary_table_(meter, Pool::kActivations,
                     tokens * shape.head_size() * static_cast<int64_t>(sizeof(float))) {
   for (const Unit& unit : inventory.units) {
-    if (unit.kind == UnitKind::kBlock) blocks_.push_back(BlockOffsetsOf(unit, shape));
+    if (unit.kind == UnitKind::kBlock) blocks_.push_back(BlockOffsetsOf(unit, part_, shape.hidden));
   }
   ops_.RotaryTable(RotaryOf(shape.rotary), rotary_table_.as<float>(), tokens, shape.head_size());
 }
 
-void Llama::EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) {
-  ops_.EmbeddingForward(micro_batch.inputs, At(params, token_embedding_), kNoParam,
-                        activations_.residual(0), micro_batch.batch, micro_batch.tokens,
-                        shape_.hidden);
+// Positions come in by rotation of queries and keys.
+void Llama::PositionsForward(const UnitParams& params, const float* embedded, float* out,
+                             const MicroBatch& micro_batch) {
+  if (embedded == out) return;
+  std::copy_n(embedded, stream_.Rows(RowsOf(micro_batch)) * shape_.hidden, out);
 }
 
-void Llama::EmbeddingBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {
-  ops_.EmbeddingBackward(micro_batch.inputs, activations_.d_residual(),
-                         At(grads, token_embedding_, /*accumulate=*/tied_), kNoGrad,
-                         micro_batch.batch, micro_batch.tokens, shape_.hidden, shape_.vocab,
-                         shape_.context);
-}
+void Llama::PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {}
 
 void Llama::AttentionForward(int64_t layer, const UnitParams& params,
                              const MicroBatch& micro_batch) {
@@ -67,112 +66,103 @@ void Llama::AttentionForward(int64_t layer, const UnitParams& params,
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
   const AttentionShape attention = AttentionShapeOf(micro_batch);
-  const float* x = activations_.residual(layer);  // (N, C)
-  float* norm = activations_.narrow();            // (N, C)
-  ops_.RmsNormForward(x, At(params, at.norm_1_w), shape_.norm_eps, norm, kept.norm_1_rstd, rows,
-                      channels);
-  ops_.LinearForward(norm, At(params, at.qkv_w), kNoParam, kept.qkv, rows, channels,
-                     shape_.qkv_channels());
+  const float* x = activations_.residual(layer);  // (R, C)
+  ops_.RmsNormForward(x, At(params, at.norm_1_w), shape_.norm_eps, stream_.NormOutput(rows),
+                      kept.norm_1_rstd, stream_.Rows(rows), channels);
+  ops_.LinearForward(stream_.GatherNorm(rows), At(params, at.qkv_w), kNoParam, kept.qkv, rows,
+                     channels, part_.qkv_channels());
   ops_.RotaryForward(kept.qkv, rotary_table_.as<float>(), attention);
   ops_.AttentionForward(kept.qkv, kept.attention, kept.lse, attention);
-  float* projected = activations_.narrow();  // (N, C)
-  ops_.LinearForward(kept.attention, At(params, at.o_w), kNoParam, projected, rows, channels,
-                     channels);
-  ops_.Add(projected, x, kept.middle, rows * channels);
+  RowLayerForward(kept.attention, At(params, at.o_w), kNoParam, x, kept.middle, rows,
+                  part_.attention_channels());
 }
 
 void Llama::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* norm = activations_.narrow();  // (N, C)
-  ops_.RmsNormForward(kept.middle, At(params, at.norm_2_w), shape_.norm_eps, norm, kept.norm_2_rstd,
-                      rows, shape_.hidden);
-  ops_.LinearForward(norm, At(params, at.gate_up_w), kNoParam, kept.mlp, rows, shape_.hidden,
-                     2 * shape_.ffn);
+  ops_.RmsNormForward(kept.middle, At(params, at.norm_2_w), shape_.norm_eps,
+                      stream_.NormOutput(rows), kept.norm_2_rstd, stream_.Rows(rows),
+                      shape_.hidden);
+  ops_.LinearForward(stream_.GatherNorm(rows), At(params, at.gate_up_w), kNoParam, kept.mlp, rows,
+                     shape_.hidden, 2 * part_.ffn);
 }
 
 void Llama::MlpOutput(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
-  const int64_t channels = shape_.hidden;
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* gated = activations_.wide();        // (N, F)
-  float* projected = activations_.narrow();  // (N, C)
-  ops_.SwiGluForward(kept.mlp, gated, rows, shape_.ffn);
-  ops_.LinearForward(gated, At(params, at.down_w), kNoParam, projected, rows, shape_.ffn, channels);
-  ops_.Add(projected, kept.middle, activations_.residual(layer + 1), rows * channels);
+  float* gated = activations_.wide();  // (N, F)
+  ops_.SwiGluForward(kept.mlp, gated, rows, part_.ffn);
+  RowLayerForward(gated, At(params, at.down_w), kNoParam, kept.middle,
+                  activations_.residual(layer + 1), rows, part_.ffn);
 }
 
 void Llama::MlpBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                         const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
+  const int64_t stream_rows = stream_.Rows(rows);
   const int64_t channels = shape_.hidden;
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* d_residual = activations_.d_residual();  // (N, C)
-  float* wide = activations_.wide();              // (N, F): SwiGLU's output, then its gradient
-  float* narrow = activations_.narrow();          // (N, C): norm, then its gradient
+  float* wide = activations_.wide();  // (N, F): SwiGLU's output, then its gradient
 
-  ops_.SwiGluForward(kept.mlp, wide, rows, shape_.ffn);
-  ops_.LinearBackwardWeight(d_residual, wide, At(grads, at.down_w), kNoGrad, rows, shape_.ffn,
-                            channels);
-  ops_.LinearBackwardInput(d_residual, At(params, at.down_w), wide, rows, shape_.ffn, channels,
-                           /*accumulate=*/false);
+  stream_.StartGradient(rows);
+  ops_.SwiGluForward(kept.mlp, wide, rows, part_.ffn);
+  RowLayerBackward(wide, At(params, at.down_w), At(grads, at.down_w), kNoGrad, wide, rows,
+                   part_.ffn);
   // Nothing reads gate and up again: their gradients take their place.
   float* d_gate_up = kept.mlp;  // (N, 2F)
-  ops_.SwiGluBackward(wide, kept.mlp, d_gate_up, rows, shape_.ffn);
+  ops_.SwiGluBackward(wide, kept.mlp, d_gate_up, rows, part_.ffn);
 
-  ops_.RmsNormForward(kept.middle, At(params, at.norm_2_w), shape_.norm_eps, narrow,
-                      kept.norm_2_rstd, rows, channels);
-  ops_.LinearBackwardWeight(d_gate_up, narrow, At(grads, at.gate_up_w), kNoGrad, rows, channels,
-                            2 * shape_.ffn);
-  ops_.LinearBackwardInput(d_gate_up, At(params, at.gate_up_w), narrow, rows, channels,
-                           2 * shape_.ffn, /*accumulate=*/false);
-  ops_.RmsNormBackward(narrow, kept.middle, At(params, at.norm_2_w), kept.norm_2_rstd, d_residual,
-                       /*accumulate=*/true, At(grads, at.norm_2_w), rows, channels);
+  ops_.RmsNormForward(kept.middle, At(params, at.norm_2_w), shape_.norm_eps,
+                      stream_.NormOutput(rows), kept.norm_2_rstd, stream_rows, channels);
+  stream_.GatherNorm(rows);
+  const float* d_norm = ColumnLayerBackward(d_gate_up, At(params, at.gate_up_w),
+                                            At(grads, at.gate_up_w), kNoGrad, rows, 2 * part_.ffn);
+  ops_.RmsNormBackward(d_norm, kept.middle, At(params, at.norm_2_w), kept.norm_2_rstd,
+                       activations_.d_residual(), /*accumulate=*/true, At(grads, at.norm_2_w),
+                       stream_rows, channels);
 }
 
 void Llama::AttentionBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                               const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
+  const int64_t stream_rows = stream_.Rows(rows);
   const int64_t channels = shape_.hidden;
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
   const AttentionShape attention = AttentionShapeOf(micro_batch);
-  const float* x = activations_.residual(layer);  // (N, C)
-  float* d_residual = activations_.d_residual();  // (N, C)
-  float* narrow = activations_.narrow();          // (N, C): d_attention, norm, its gradient
+  const float* x = activations_.residual(layer);  // (R, C)
+  float* d_attention = activations_.narrow();     // (N, A)
   float* d_qkv = activations_.wide();             // (N, (H + 2K)·D)
 
-  ops_.LinearBackwardWeight(d_residual, kept.attention, At(grads, at.o_w), kNoGrad, rows, channels,
-                            channels);
-  ops_.LinearBackwardInput(d_residual, At(params, at.o_w), narrow, rows, channels, channels,
-                           /*accumulate=*/false);
-  ops_.AttentionBackward(narrow, kept.qkv, kept.attention, kept.lse, d_qkv, attention);
+  stream_.StartGradient(rows);
+  RowLayerBackward(kept.attention, At(params, at.o_w), At(grads, at.o_w), kNoGrad, d_attention,
+                   rows, part_.attention_channels());
+  ops_.AttentionBackward(d_attention, kept.qkv, kept.attention, kept.lse, d_qkv, attention);
   ops_.RotaryBackward(d_qkv, rotary_table_.as<float>(), attention);
 
-  ops_.RmsNormForward(x, At(params, at.norm_1_w), shape_.norm_eps, narrow, kept.norm_1_rstd, rows,
-                      channels);
-  ops_.LinearBackwardWeight(d_qkv, narrow, At(grads, at.qkv_w), kNoGrad, rows, channels,
-                            shape_.qkv_channels());
-  ops_.LinearBackwardInput(d_qkv, At(params, at.qkv_w), narrow, rows, channels,
-                           shape_.qkv_channels(), /*accumulate=*/false);
-  ops_.RmsNormBackward(narrow, x, At(params, at.norm_1_w), kept.norm_1_rstd, d_residual,
-                       /*accumulate=*/true, At(grads, at.norm_1_w), rows, channels);
+  ops_.RmsNormForward(x, At(params, at.norm_1_w), shape_.norm_eps, stream_.NormOutput(rows),
+                      kept.norm_1_rstd, stream_rows, channels);
+  stream_.GatherNorm(rows);
+  const float* d_norm = ColumnLayerBackward(d_qkv, At(params, at.qkv_w), At(grads, at.qkv_w),
+                                            kNoGrad, rows, part_.qkv_channels());
+  ops_.RmsNormBackward(d_norm, x, At(params, at.norm_1_w), kept.norm_1_rstd,
+                       activations_.d_residual(), /*accumulate=*/true, At(grads, at.norm_1_w),
+                       stream_rows, channels);
 }
 
-void Llama::FinalNormForward(const UnitParams& params, int64_t rows) {
+void Llama::FinalNormForward(const UnitParams& params, float* y, int64_t stream_rows) {
   ops_.RmsNormForward(activations_.residual(shape_.layers), At(params, final_norm_w_),
-                      shape_.norm_eps, activations_.narrow(), activations_.final_rstd(), rows,
-                      shape_.hidden);
+                      shape_.norm_eps, y, activations_.final_rstd(), stream_rows, shape_.hidden);
 }
 
-void Llama::FinalNormBackward(const UnitParams& params, const UnitGrads& grads, int64_t rows) {
-  ops_.RmsNormBackward(activations_.narrow(), activations_.residual(shape_.layers),
-                       At(params, final_norm_w_), activations_.final_rstd(),
-                       activations_.d_residual(), /*accumulate=*/false, At(grads, final_norm_w_),
-                       rows, shape_.hidden);
+void Llama::FinalNormBackward(const UnitParams& params, const UnitGrads& grads, const float* dy,
+                              int64_t stream_rows) {
+  ops_.RmsNormBackward(dy, activations_.residual(shape_.layers), At(params, final_norm_w_),
+                       activations_.final_rstd(), activations_.d_residual(), /*accumulate=*/false,
+                       At(grads, final_norm_w_), stream_rows, shape_.hidden);
 }
 
 }  // namespace sherd

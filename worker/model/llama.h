@@ -7,11 +7,12 @@
 
 namespace sherd {
 
-// Where a block's parameters start in its unit's flat buffer, in elements.
+// Where a block's parameters start in its unit's flat buffer, in elements. Shapes as in
+// activations.h.
 struct LlamaBlockOffsets {
   int64_t norm_1_w;   // (C)
   int64_t qkv_w;      // ((H + 2K)·D, C): q rows, k rows, v rows, three parameters in a row
-  int64_t o_w;        // (C, C)
+  int64_t o_w;        // (C, A)
   int64_t norm_2_w;   // (C)
   int64_t gate_up_w;  // (2F, C): gate rows, up rows, two parameters in a row
   int64_t down_w;     // (C, F)
@@ -22,11 +23,12 @@ struct LlamaBlockOffsets {
 class Llama final : public Transformer {
  public:
   Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-        KeptActivations kept, Ops& ops, MemoryMeter& meter);
+        KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor);
 
  private:
-  void EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) override;
-  void EmbeddingBackward(const UnitGrads& grads, const MicroBatch& micro_batch) override;
+  void PositionsForward(const UnitParams& params, const float* embedded, float* out,
+                        const MicroBatch& micro_batch) override;
+  void PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) override;
   void AttentionForward(int64_t layer, const UnitParams& params,
                         const MicroBatch& micro_batch) override;
   void MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) override;
@@ -35,8 +37,9 @@ class Llama final : public Transformer {
                    const MicroBatch& micro_batch) override;
   void AttentionBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                          const MicroBatch& micro_batch) override;
-  void FinalNormForward(const UnitParams& params, int64_t rows) override;
-  void FinalNormBackward(const UnitParams& params, const UnitGrads& grads, int64_t rows) override;
+  void FinalNormForward(const UnitParams& params, float* y, int64_t stream_rows) override;
+  void FinalNormBackward(const UnitParams& params, const UnitGrads& grads, const float* dy,
+                         int64_t stream_rows) override;
 
   std::vector<LlamaBlockOffsets> blocks_;
   int64_t final_norm_w_ = 0;

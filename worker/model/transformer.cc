@@ -9,16 +9,23 @@ namespace sherd {
 
 Transformer::Transformer(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                          int64_t tokens, KeptActivations kept, int64_t token_embedding, Ops& ops,
-                         MemoryMeter& meter)
+                         MemoryMeter& meter, TensorGroup* tensor)
     : shape_(shape),
+      part_(inventory.part),
       tied_(inventory.tied),
       token_embedding_(token_embedding),
       ops_(ops),
-      activations_(shape, batch, tokens, kept, meter),
+      activations_(shape, part_, batch, tokens, kept, tensor == nullptr ? nullptr : tensor->arena(),
+                   meter),
+      stream_(part_, shape.hidden, activations_, tensor),
       capacity_rows_(batch * tokens),
       capacity_tokens_(tokens),
-      kept_(kept) {
+      kept_(kept),
+      head_(part_, shape.hidden, activations_, ops, stream_, tensor) {
   SHERD_CHECK(tokens <= shape.context);
+  SHERD_CHECK(tensor == nullptr
+                  ? part_.place.degree == 1
+                  : tensor->size() == part_.place.degree && tensor->rank() == part_.place.index);
   if (!tied_) lm_head_ = OffsetOf(inventory.units.back(), "lm_head.weight");
 }
 
@@ -58,13 +65,75 @@ void Transformer::BlockBackward(int64_t layer, const UnitParams& params, const U
   AttentionBackward(layer, params, grads, micro_batch);
 }
 
-double Transformer::Loss(const MicroBatch& micro_batch) {
-  return ops_.CrossEntropy(activations_.logits(), micro_batch.targets, RowsOf(micro_batch),
-                           shape_.vocab);
+double Transformer::Loss(absl::Span<const UnitParams> params, const MicroBatch& micro_batch) {
+  return head_.Loss(HeadWeight(params), micro_batch);
+}
+
+const float* Transformer::Logits(absl::Span<const UnitParams> params, int64_t first_row,
+                                 int64_t rows) {
+  SHERD_CHECK(part_.place.degree == 1 && rows <= HeadChunkRows(part_, capacity_rows_));
+  return head_.Logits(HeadWeight(params), first_row, rows);
 }
 
 AttentionShape Transformer::AttentionShapeOf(const MicroBatch& micro_batch) const {
-  return {micro_batch.batch, micro_batch.tokens, shape_.heads, shape_.kv_heads, shape_.head_size()};
+  return {micro_batch.batch, micro_batch.tokens, part_.heads, part_.kv_heads, part_.head_size};
+}
+
+void Transformer::RowLayerForward(const float* x, ConstParam w, ConstParam bias,
+                                  const float* residual, float* out, int64_t rows, int64_t in) {
+  ops_.LinearForward(x, w, kNoParam, activations_.narrow(), rows, in, shape_.hidden);
+  stream_.StartSum(rows);
+  ops_.ResidualForward(stream_.FinishSum(), bias, residual, out, stream_.Rows(rows), shape_.hidden);
+}
+
+void Transformer::RowLayerBackward(const float* x, ConstParam w, GradOut dw, GradOut dbias,
+                                   float* dx, int64_t rows, int64_t in) {
+  const float* d_out = stream_.FinishGradient();  // (N, C)
+  // The bias is added to the member's rows alone.
+  const bool all_rows = !part_.place.sequence;
+  ops_.LinearBackwardWeight(d_out, x, dw, all_rows ? dbias : kNoGrad, rows, in, shape_.hidden);
+  if (!all_rows && dbias.data != nullptr) {
+    ops_.BiasBackward(activations_.d_residual(), dbias, stream_.Rows(rows), shape_.hidden);
+  }
+  ops_.LinearBackwardInput(d_out, w, dx, rows, in, shape_.hidden, /*accumulate=*/false);
+}
+
+float* Transformer::ColumnLayerBackward(const float* dy, ConstParam w, GradOut dw, GradOut dbias,
+                                        int64_t rows, int64_t out) {
+  const auto write_weight = [&] {
+    ops_.LinearBackwardWeight(dy, activations_.normed(), dw, dbias, rows, shape_.hidden, out);
+  };
+  // Without a group the gradient of `normed` takes its place; in one the weight's gradient is
+  // computed while the sum is under way.
+  const bool grouped = part_.place.degree > 1;
+  if (!grouped) write_weight();
+  ops_.LinearBackwardInput(dy, w, activations_.narrow(), rows, shape_.hidden, out,
+                           /*accumulate=*/false);
+  stream_.StartSum(rows);
+  if (grouped) write_weight();
+  return stream_.FinishSum();
+}
+
+void Transformer::EmbeddingForward(const UnitParams& params, const MicroBatch& micro_batch) {
+  const int64_t rows = RowsOf(micro_batch);
+  const bool grouped = part_.place.degree > 1;
+  float* embedded = grouped ? activations_.narrow() : activations_.residual(0);  // (N, C)
+  ops_.EmbeddingForward(micro_batch.inputs, At(params, token_embedding_), FirstToken(), part_.vocab,
+                        embedded, rows, shape_.hidden);
+  if (grouped) {
+    stream_.StartSum(rows);
+    embedded = stream_.FinishSum();
+  }
+  PositionsForward(params, embedded, activations_.residual(0), micro_batch);
+}
+
+void Transformer::EmbeddingBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {
+  const int64_t rows = RowsOf(micro_batch);
+  stream_.StartGradient(rows);
+  PositionsBackward(grads, micro_batch);
+  ops_.EmbeddingBackward(micro_batch.inputs, stream_.FinishGradient(),
+                         At(grads, token_embedding_, /*accumulate=*/tied_), FirstToken(),
+                         part_.vocab, rows, shape_.hidden);
 }
 
 ConstParam Transformer::HeadWeight(absl::Span<const UnitParams> params) const {
@@ -73,36 +142,28 @@ ConstParam Transformer::HeadWeight(absl::Span<const UnitParams> params) const {
 
 void Transformer::HeadForward(absl::Span<const UnitParams> params, const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
-  FinalNormForward(params.back(), rows);
-  // (N, C); read again by HeadBackward
-  ops_.LinearForward(activations_.narrow(), HeadWeight(params), kNoParam, activations_.logits(),
-                     rows, shape_.hidden, shape_.vocab);
+  FinalNormForward(params.back(), stream_.NormOutput(rows), stream_.Rows(rows));
+  stream_.GatherNorm(rows);
 }
 
 double Transformer::HeadBackward(absl::Span<const UnitParams> params,
                                  absl::Span<const UnitGrads> grads, const MicroBatch& micro_batch,
                                  float scale) {
-  const int64_t rows = RowsOf(micro_batch);
-  float* logits = activations_.logits();  // (N, V), replaced by its gradient
-  float* narrow = activations_.narrow();  // (N, C): the norm of HeadForward, then its gradient
-  const double loss =
-      ops_.CrossEntropyBackward(logits, micro_batch.targets, scale, rows, shape_.vocab);
   const GradOut d_weight = tied_ ? At(grads.front(), token_embedding_) : At(grads.back(), lm_head_);
-  ops_.LinearBackwardWeight(logits, narrow, d_weight, kNoGrad, rows, shape_.hidden, shape_.vocab);
-  ops_.LinearBackwardInput(logits, HeadWeight(params), narrow, rows, shape_.hidden, shape_.vocab,
-                           /*accumulate=*/false);
-  FinalNormBackward(params.back(), grads.back(), rows);
+  const double loss = head_.Backward(HeadWeight(params), d_weight, micro_batch, scale);
+  FinalNormBackward(params.back(), grads.back(), stream_.FinishSum(),
+                    stream_.Rows(RowsOf(micro_batch)));
   return loss;
 }
 
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
-                                 int64_t tokens, KeptActivations kept, Ops& ops,
-                                 MemoryMeter& meter) {
+                                 int64_t tokens, KeptActivations kept, Ops& ops, MemoryMeter& meter,
+                                 TensorGroup* tensor) {
   switch (shape.arch) {
     case Architecture::kGpt2:
-      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter);
+      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter, tensor);
     case Architecture::kLlama:
-      return std::make_unique<Llama>(shape, inventory, batch, tokens, kept, ops, meter);
+      return std::make_unique<Llama>(shape, inventory, batch, tokens, kept, ops, meter, tensor);
   }
   SHERD_CHECK(false && "unknown architecture");
   return nullptr;

@@ -103,7 +103,7 @@ class Generator {
     for (size_t unit = 0; unit < weights_.units.size(); ++unit) {
       model_->Forward(static_cast<int>(unit), weights_.units, micro_batch);
     }
-    return {model_->logits() + (tokens - 1) * shape_.vocab,
+    return {model_->Logits(weights_.units, tokens - 1, 1),
             static_cast<size_t>(std::min(shape_.vocab, kBytes))};
   }
 

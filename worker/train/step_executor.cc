@@ -194,7 +194,7 @@ absl::Status StepExecutor::Forward(const PlannedOp& op, Walk& walk) {
   if (has_micro_batch_) {
     const PhaseTimer timer(phases_.forward);
     model_.Forward(op.unit, params_, batch_);
-    if (op.unit == head_ && evaluates) loss = model_.Loss(batch_);
+    if (op.unit == head_ && evaluates) loss = model_.Loss(params_, batch_);
     if (op.unit == head_) tokens = CountTargets(batch_.targets, batch_.batch * batch_.tokens);
   }
   if (op.unit == head_) {

@@ -1,7 +1,7 @@
 #include "worker/train/trainer.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
+#include "plan/peer_addresses.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
@@ -41,12 +42,12 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
     if (group.kind() != kind) continue;
     RankGroup found;
     found.kind = kind;
-    if (group.transport() == v1::TRANSPORT_TCP) found.transport = Transport::kTcp;
+    found.transport = group.shares_memory() ? Transport::kShm : Transport::kTcp;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
-      if (rank < 0 || rank >= assignment.peers_size()) {
+      if (rank < 0 || rank >= assignment.world()) {
         return absl::InvalidArgumentError(absl::StrCat("the assignment names rank ", rank,
-                                                       " of a world of ", assignment.peers_size()));
+                                                       " of a world of ", assignment.world()));
       }
       found.ranks.push_back(rank);
     }
@@ -122,10 +123,22 @@ absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan)
       "workers of the same version");
 }
 
-int RanksOnThisHost(const v1::Assignment& assignment) {
-  const std::string& host = assignment.peers(assignment.rank()).host();
-  return static_cast<int>(std::count_if(assignment.peers().begin(), assignment.peers().end(),
-                                        [&](const v1::Peer& peer) { return peer.host() == host; }));
+// Where a group's members listen for it, in group order.
+absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
+                                                     const RankGroup& group) {
+  const bool tcp = group.transport == Transport::kTcp;
+  SHERD_ASSIGN_OR_RETURN(const PeerAddresses peers,
+                         ReadPeers(tcp ? assignment.network_peers() : assignment.peers()));
+  std::vector<std::string> addresses;
+  for (const int rank : group.ranks) {
+    const auto found = peers.find(rank);
+    if (found == peers.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the assignment names no address of rank ", rank));
+    }
+    addresses.push_back(found->second);
+  }
+  return addresses;
 }
 
 class RankTrainer final : public Trainer {
@@ -170,8 +183,8 @@ class RankTrainer final : public Trainer {
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckHostMemory(
-        PredictLedger(plan, assignment_.spec(), options_.threads, TransportsOf(assignment_)),
-        RanksOnThisHost(assignment_)));
+        PredictLedger(plan, assignment_.spec(), options_.threads, MediaOf(assignment_)),
+        assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
     if (SumsOverKvCopies(plan)) {
       SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
@@ -218,11 +231,7 @@ class RankTrainer final : public Trainer {
     spec.group = absl::StrCat(v1::GroupKind_Name(group.kind), ":", group.ranks.front());
     spec.secret = assignment_.secret();
     spec.rank = group.index;
-    for (const int rank : group.ranks) {
-      const v1::Peer& peer = assignment_.peers(rank);
-      spec.addresses.push_back(group.transport == Transport::kTcp ? peer.network_address()
-                                                                  : peer.data_address());
-    }
+    SHERD_ASSIGN_OR_RETURN(spec.addresses, AddressesOf(assignment_, group));
     FormOptions options;
     options.transport = group.transport;
     options.arena_bytes = arena_bytes;
@@ -263,8 +272,8 @@ class RankTrainer final : public Trainer {
         std::string(NameOf(spec.precision().compute())), "; ",
         Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
         Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
-        TransportsOf(assignment_).sharers == v1::TRANSPORT_TCP ? " in arenas, shards over TCP, "
-                                                               : " of shared memory, ",
+        MediaOf(assignment_).sharers == Medium::kTcp ? " in arenas, shards over TCP, "
+                                                     : " of shared memory, ",
         Counted(options_.threads, "thread"),
         plan.micro_batches.SumsInTreeOrder()
             ? ""

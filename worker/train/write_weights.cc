@@ -46,19 +46,14 @@ absl::StatusOr<std::string> Outcome(const absl::Status& status) {
 }
 
 // What the rank writes: the elements that it counts, so that every element is written once also
-// where replicas hold it.
+// where replicas and other members of its tensor-parallel group hold it.
 std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
   std::vector<TensorRange> ranges;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    for (const Parameter& parameter : plan.inventory.units[index].parameters) {
-      for (const ElementRange& counted : unit.counted) {
-        const int64_t begin = std::max(parameter.offset, counted.begin);
-        const int64_t end = std::min(parameter.offset + parameter.elements, counted.end);
-        if (begin >= end) continue;
-        ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
-                          end - parameter.offset, unit.master + (begin - unit.owned.begin)});
-      }
+    for (const ElementRange& counted : unit.counted) {
+      AppendRanges(plan.inventory.units[index], counted,
+                   unit.master + (counted.begin - unit.owned.begin), ranges);
     }
   }
   return ranges;

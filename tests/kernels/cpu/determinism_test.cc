@@ -92,12 +92,24 @@ Floats RunAll(int threads, int64_t floats_off, DType dtype) {
   ops->SwiGluBackward(gated, y, y, rows, wide / 2);
   ops->GeluForward(y, y, rows * wide);
   const Tokens tokens = draw.Below(vocab, rows);
-  ops->EmbeddingForward(tokens.data(), param(vocab * channels), param(rows * channels), x, 1, rows,
-                        channels);
-  ops->EmbeddingBackward(tokens.data(), dy, grad(vocab * channels), grad(rows * channels), 1, rows,
-                         channels, vocab, rows);
+  ops->EmbeddingForward(tokens.data(), param(200 * channels), 50, 200, x, rows, channels);
+  ops->PositionForward(x, param(rows * channels), x, 17, rows, 40, channels);
+  ops->EmbeddingBackward(tokens.data(), dy, grad(200 * channels), 50, 200, rows, channels);
+  ops->PositionBackward(dy, grad(rows * channels), 17, rows, 40, channels, rows);
+  ops->BiasBackward(dy, grad(channels), rows, channels);
+  ops->ResidualForward(x, bias, dy, x, rows, channels);
+  double loss = 0;
   float* logits = arrays.Filled(draw.Normal(rows * vocab));
-  const double loss = ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, rows, vocab);
+  ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, rows, vocab, loss);
+  const VocabularyPart part{.first = 20, .count = vocab - 5, .columns = vocab};
+  float* statistics = arrays.Empty(3 * rows);
+  float* joined = arrays.Empty(3 * rows);
+  float* part_logits = arrays.Filled(draw.Normal(rows * vocab));
+  auto* const own = reinterpret_cast<LogitStatistics*>(statistics);
+  auto* const whole = reinterpret_cast<LogitStatistics*>(joined);
+  ops->VocabularyStatistics(part_logits, tokens.data(), part, own, rows);
+  ops->JoinStatistics(own, 1, tokens.data(), whole, rows, loss);
+  ops->VocabularyGradient(part_logits, tokens.data(), part, own, whole, 0.25f, rows);
   arrays.Filled({static_cast<float>(loss)});
   return arrays.Contents();
 }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/fold.h"
@@ -67,16 +68,32 @@ TEST(Gelu, HasItsLimitsAndKeepsNaN) {
   EXPECT_TRUE(std::isnan(dx[5]));
 }
 
-TEST(Add, AddsInPlaceAndApart) {
+TEST(Residual, AddsTheBiasThenTheStreamInPlaceAndApart) {
   const auto ops = MakeCpuOps(2);
-  for (const int64_t count : {0, 1, 31, 40'001}) {
-    Draw draw(static_cast<uint32_t>(count));
-    Floats a = draw.Normal(count), b = draw.Normal(count), y(a.size()), expected(a.size());
-    for (size_t i = 0; i < a.size(); ++i) expected[i] = a[i] + b[i];
-    ops->Add(a.data(), b.data(), y.data(), count);
-    EXPECT_EQ(y, expected);
-    ops->Add(a.data(), b.data(), a.data(), count);
-    EXPECT_EQ(a, expected);
+  for (const auto& [rows, channels] :
+       {std::pair<int64_t, int64_t>{0, 3}, {1, 1}, {7, 31}, {300, 133}, {2, 40'001}}) {
+    for (const DType dtype : kTypes) {
+      for (const bool biased : {false, true}) {
+        Draw draw(static_cast<uint32_t>(channels));
+        const Floats x = draw.Normal(rows * channels), residual = draw.Normal(rows * channels);
+        const Stored bias(draw.Normal(channels), dtype);
+        const Doubles bias_values = bias.values();
+        Floats expected(x.size());
+        for (size_t i = 0; i < x.size(); ++i) {
+          const auto c = i % static_cast<size_t>(channels);
+          expected[i] = (biased ? x[i] + static_cast<float>(bias_values[c]) : x[i]) + residual[i];
+        }
+        const ConstParam added = biased ? bias.param() : ConstParam{nullptr, dtype};
+        Floats y(x.size()), on_x = x, on_residual = residual;
+        ops->ResidualForward(x.data(), added, residual.data(), y.data(), rows, channels);
+        ops->ResidualForward(on_x.data(), added, residual.data(), on_x.data(), rows, channels);
+        ops->ResidualForward(x.data(), added, on_residual.data(), on_residual.data(), rows,
+                             channels);
+        for (const Floats* result : {&y, &on_x, &on_residual}) {
+          EXPECT_TRUE(SameBits(*result, expected)) << channels;
+        }
+      }
+    }
   }
 }
 

@@ -99,6 +99,15 @@ TEST(Linear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
       ops->LinearBackwardWeight(dy.data(), x.data(), sum_w.grad(true), {nullptr, dtype, false},
                                 rows, in, out);
       ExpectClose(sum_w.values(), expected_w, ToleranceOf(dtype), "accumulated dw");
+
+      // The bias alone has the same bits.
+      Stored alone = Stored::Unset(out, dtype);
+      ops->BiasBackward(dy.data(), alone.grad(false), rows, out);
+      EXPECT_EQ(alone, dbias);
+      ops->LinearBackwardWeight(dy.data(), x.data(), dw.grad(false), dbias.grad(true), rows, in,
+                                out);
+      ops->BiasBackward(dy.data(), alone.grad(true), rows, out);
+      EXPECT_EQ(alone, dbias);
     }
   }
 }
@@ -126,6 +135,11 @@ TEST(Linear, NoRowsMakeZeroGradientsAndTouchNothingElse) {
     Stored dbias = Stored::Unset(3, dtype);
     ops->LinearBackwardWeight(nullptr, nullptr, dw.grad(false), dbias.grad(false), 0, 2, 3);
     EXPECT_EQ(dw.values(), Doubles(6));
+    EXPECT_EQ(dbias.values(), Doubles(3));
+    Stored sum(Draw(2).Normal(6), dtype);
+    const Stored before = sum;
+    ops->LinearBackwardWeight(nullptr, nullptr, sum.grad(true), dbias.grad(true), 0, 2, 3);
+    EXPECT_EQ(sum, before);
     EXPECT_EQ(dbias.values(), Doubles(3));
   }
 }

@@ -56,8 +56,9 @@ std::vector<TensorRange> TinyWeights::Ranges(int rank, int world) const {
       const int64_t begin = std::max(parameter.offset, rank * shard);
       const int64_t end = std::min(parameter.offset + parameter.elements, (rank + 1) * shard);
       // An empty range is left out by WriteShard.
-      ranges.push_back({parameter.name, parameter.shape, begin - parameter.offset,
-                        std::max(begin, end) - parameter.offset, units[u].data() + begin});
+      ranges.push_back({parameter.name, parameter.shape, parameter.slice.columns,
+                        begin - parameter.offset, std::max(begin, end) - parameter.offset,
+                        units[u].data() + begin});
     }
   }
   return ranges;
@@ -91,6 +92,21 @@ absl::StatusOr<int64_t> Load(const std::string& directory, std::vector<std::vect
     return nullptr;
   }));
   return manifest.info.step;
+}
+
+Manifest SmallManifest() {
+  Manifest manifest;
+  const TinyWeights weights(0);
+  manifest.info = {"job", 1, 1, weights.shape, "bytes"};
+  manifest.shards = {{"shard-00001-of-00001.safetensors", 1000, 17}};
+  manifest.tensors = {{"a", "F32", {2, 3}, 6, {{{0, 3}, 0, 4, 0, 100}, {{0, 3}, 4, 6, 0, 200}}},
+                      {"b", "F32", {1}, 1, {{{0, 1}, 0, 1, 0, 300}}},
+                      {"c",
+                       "F32",
+                       {2, 5},
+                       10,
+                       {{{0, 2}, 0, 3, 0, 400}, {{0, 2}, 3, 4, 0, 500}, {{2, 5}, 0, 6, 0, 600}}}};
+  return manifest;
 }
 
 FaultyFileSystem::FaultyFileSystem(int64_t failing_call, Fault fault)

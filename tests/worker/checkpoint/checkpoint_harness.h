@@ -28,6 +28,10 @@ absl::Status Save(FileSystem& files, const std::string& directory, const TinyWei
 // The step of the checkpoint, after reading all of it; tensors go to `units`.
 absl::StatusOr<int64_t> Load(const std::string& directory, std::vector<std::vector<float>>& units);
 
+// Of three tensors in one file: a matrix in two runs of its elements, a vector, and a matrix in two
+// blocks of columns, the first of them in two runs.
+Manifest SmallManifest();
+
 // The real file system until its n-th call, which fails; from then on everything fails, as after a
 // crash, or only that one call, as with a full disk. Counts durability calls but leaves them out:
 // no test can cut the power.

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <string>
 
-#include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace sherd {
@@ -183,7 +183,7 @@ TEST(Checkpoint, IsNotPublishedUnlessEveryElementIsThereOnce) {
   EXPECT_FALSE(publish({weights.Ranges(0, 2), weights.Ranges(0, 2)}).ok());
   std::vector<TensorRange> more = weights.Ranges(0, 1);
   const float value = 1;
-  more.push_back({"stranger", {1}, 0, 1, &value});
+  more.push_back({"stranger", {1}, {0, 1}, 0, 1, &value});
   EXPECT_FALSE(publish({more}).ok());
   EXPECT_FALSE(std::filesystem::exists(directory));
   EXPECT_TRUE(publish({weights.Ranges(1, 2), weights.Ranges(0, 2)}).ok());

@@ -146,16 +146,6 @@ TEST(ParserMutations, NeverCrashASafetensorsHeader) {
   EXPECT_GT(accepted, 100);
 }
 
-Manifest SmallManifest() {
-  Manifest manifest;
-  const TinyWeights weights(0);
-  manifest.info = {"job", 1, 1, weights.shape, "bytes"};
-  manifest.shards = {{"shard-00001-of-00001.safetensors", 1000, 17}};
-  manifest.tensors = {{"a", "F32", {2, 3}, 6, {{0, 4, 0, 100}, {4, 6, 0, 200}}},
-                      {"b", "F32", {1}, 1, {{0, 1, 0, 300}}}};
-  return manifest;
-}
-
 TEST(ParserMutations, NeverCrashAManifest) {
   const std::string valid = FormatManifest(SmallManifest());
   ASSERT_TRUE(ParseManifest(valid).ok());
@@ -166,70 +156,6 @@ TEST(ParserMutations, NeverCrashAManifest) {
     if (!manifest.ok()) continue;
     ASSERT_EQ(FormatManifest(*manifest), valid);
   }
-}
-
-Manifest LlamaManifest() {
-  Manifest manifest = SmallManifest();
-  ModelShape& model = manifest.info.model;
-  model.arch = Architecture::kLlama;
-  model.hidden = 24;
-  model.heads = 4;
-  model.kv_heads = 2;
-  model.norm_eps = 1e-6;
-  model.rotary = {.theta = 123456.7,
-                  .factor = 32,
-                  .low_freq_factor = 1.5,
-                  .high_freq_factor = 4,
-                  .original_context = 8192};
-  return manifest;
-}
-
-TEST(Manifest, KeepsEveryFieldOfALlama) {
-  const Manifest manifest = LlamaManifest();
-  const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_TRUE(back->info.model == manifest.info.model);
-}
-
-TEST(Manifest, RefusesALlamaThatCannotBe) {
-  const auto error = [](const auto& change) {
-    Manifest manifest = LlamaManifest();
-    change(manifest.info.model);
-    return ParseManifest(FormatManifest(manifest)).status().ToString();
-  };
-  EXPECT_THAT(error([](ModelShape& m) { m.kv_heads = 3; }), HasSubstr("heads"));
-  EXPECT_THAT(error([](ModelShape& m) { m.heads = m.kv_heads = 8; }), HasSubstr("heads"));
-  EXPECT_THAT(error([](ModelShape& m) { m.norm_eps = 0; }), HasSubstr("norm"));
-  EXPECT_THAT(error([](ModelShape& m) { m.rotary.theta = -1; }), HasSubstr("rotary"));
-  EXPECT_THAT(error([](ModelShape& m) { m.rotary.factor = 0.5; }), HasSubstr("rotary"));
-  EXPECT_THAT(error([](ModelShape& m) { m.rotary.low_freq_factor = 4; }), HasSubstr("rotary"));
-  EXPECT_THAT(error([](ModelShape& m) { m.rotary.original_context = 0; }), HasSubstr("rotary"));
-}
-
-// Behind a right checksum, too, nothing is believed.
-TEST(Manifest, ChecksWhatItsChecksumDoesNot) {
-  const auto error = [](const auto& change) {
-    Manifest manifest = SmallManifest();
-    change(manifest);
-    return ParseManifest(FormatManifest(manifest)).status().ToString();
-  };
-  EXPECT_EQ(error([](Manifest&) {}), "OK");
-  EXPECT_THAT(error([](Manifest& m) { m.shards[0].file = "../shard"; }), HasSubstr("outside"));
-  EXPECT_THAT(error([](Manifest& m) { m.shards[0].file = "/etc/passwd"; }), HasSubstr("outside"));
-  EXPECT_THAT(error([](Manifest& m) { m.shards[0].bytes = 303; }), HasSubstr("past the end"));
-  EXPECT_THAT(error([](Manifest& m) { m.shards[0].bytes = -1; }), HasSubstr("bytes"));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[0].pieces[1].begin = 3; }), HasSubstr("\"a\""));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[0].pieces.pop_back(); }), HasSubstr("missing"));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[0].pieces[0].shard = 1; }), HasSubstr("\"a\""));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[0].pieces[0].offset = 1 << 20; }),
-              HasSubstr("past the end"));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[1].shape = {int64_t{1} << 62}; }),
-              HasSubstr("impossible shape"));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors[1].dtype = "F8"; }), HasSubstr("F8"));
-  EXPECT_THAT(error([](Manifest& m) { m.info.model.layers = 0; }), HasSubstr("impossible"));
-  EXPECT_THAT(error([](Manifest& m) { m.info.model.heads = 2; }), HasSubstr("heads"));
-  EXPECT_THAT(error([](Manifest& m) { m.info.model.kv_heads = 2; }), HasSubstr("heads"));
-  EXPECT_THAT(error([](Manifest& m) { m.tensors.resize(200, m.tensors[0]); }), HasSubstr("room"));
 }
 
 }  // namespace

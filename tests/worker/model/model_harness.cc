@@ -7,8 +7,9 @@
 namespace sherd {
 
 ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
-                           KeptActivations kept, int threads)
-    : inventory_(BuildInventory(shape)), ops_(MakeCpuOps(threads)) {
+                           KeptActivations kept, int threads, const TensorPlace& place,
+                           TensorGroup* tensor)
+    : inventory_(BuildInventory(shape, place)), ops_(MakeCpuOps(threads, scratch_meter_)) {
   for (const Unit& unit : inventory_.units) {
     params_.emplace_back(unit.elements);
     // Garbage, which backward must overwrite.
@@ -18,7 +19,7 @@ ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t token
     param_units_.push_back({params_[u].data(), DType::kF32});
     grad_units_.push_back({grads_[u].data(), DType::kF32});
   }
-  model_ = MakeModel(shape, inventory_, batch, tokens, kept, *ops_, meter_);
+  model_ = MakeModel(shape, inventory_, batch, tokens, kept, *ops_, meter_, tensor);
 }
 
 ModelHarness::Place ModelHarness::Find(const std::string& name) const {
@@ -58,23 +59,36 @@ void ModelHarness::Randomize(uint64_t seed) {
   }
 }
 
+void ModelHarness::Forward(int unit, const MicroBatch& micro_batch) {
+  model_->Forward(unit, param_units_, micro_batch);
+}
+
+double ModelHarness::Backward(int unit, const MicroBatch& micro_batch, float scale) {
+  return model_->Backward(unit, param_units_, grad_units_, micro_batch, scale);
+}
+
+double ModelHarness::LossAfterForward(const MicroBatch& micro_batch) {
+  return model_->Loss(param_units_, micro_batch);
+}
+
 void ModelHarness::Forward(const MicroBatch& micro_batch) {
-  for (size_t u = 0; u < params_.size(); ++u) {
-    model_->Forward(static_cast<int>(u), param_units_, micro_batch);
-  }
+  for (int u = 0; u < units(); ++u) Forward(u, micro_batch);
 }
 
 double ModelHarness::Loss(const MicroBatch& micro_batch) {
   Forward(micro_batch);
-  return model_->Loss(micro_batch);
+  return LossAfterForward(micro_batch);
+}
+
+std::vector<float> ModelHarness::Logits(int64_t rows) {
+  const float* logits = model_->Logits(param_units_, 0, rows);
+  return {logits, logits + rows * inventory_.part.vocab};
 }
 
 double ModelHarness::Step(const MicroBatch& micro_batch, float scale) {
   Forward(micro_batch);
   double loss = 0;
-  for (int u = static_cast<int>(params_.size()) - 1; u >= 0; --u) {
-    loss += model_->Backward(u, param_units_, grad_units_, micro_batch, scale);
-  }
+  for (int u = units() - 1; u >= 0; --u) loss += Backward(u, micro_batch, scale);
   return loss;
 }
 

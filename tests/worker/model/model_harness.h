@@ -15,8 +15,10 @@ namespace sherd {
 // them would have it.
 class ModelHarness {
  public:
+  // `tensor` is the group of which the model is the member `place`.
   ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
-               KeptActivations kept = KeptActivations::kEverything, int threads = 1);
+               KeptActivations kept = KeptActivations::kEverything, int threads = 1,
+               const TensorPlace& place = {}, TensorGroup* tensor = nullptr);
 
   // A parameter's values and gradient.
   float* param(const std::string& name);
@@ -29,10 +31,18 @@ class ModelHarness {
   double Loss(const MicroBatch& micro_batch);
   // Forward, then backward into the gradients.
   double Step(const MicroBatch& micro_batch, float scale);
+  // Logits (rows, V) of the first rows of the last forward.
+  std::vector<float> Logits(int64_t rows);
+  // One unit's part of them.
+  void Forward(int unit, const MicroBatch& micro_batch);
+  double Backward(int unit, const MicroBatch& micro_batch, float scale);
+  double LossAfterForward(const MicroBatch& micro_batch);
 
   const Inventory& inventory() const { return inventory_; }
-  const Model& model() const { return *model_; }
+  int units() const { return static_cast<int>(params_.size()); }
+  // Without what kernels work in.
   const MemoryMeter& meter() const { return meter_; }
+  int64_t scratch_bytes() const { return scratch_meter_.current(Pool::kScratch); }
 
  private:
   struct Place {
@@ -43,6 +53,7 @@ class ModelHarness {
   void Forward(const MicroBatch& micro_batch);
 
   const Inventory inventory_;
+  MemoryMeter scratch_meter_;
   const std::unique_ptr<Ops> ops_;
   MemoryMeter meter_;
   std::vector<std::vector<float>> params_;

@@ -156,12 +156,12 @@ TEST_P(TransformerTest, TheFutureChangesNoLogit) {
   model.Randomize(7);
   RandomBatch batch(1, 8, 17, 8);
   model.Loss(batch.view());
-  const std::vector<float> before(model.model().logits(), model.model().logits() + 8 * 17);
+  const std::vector<float> before = model.Logits(8);
   batch.inputs[5] = (batch.inputs[5] + 1) % 17;
   model.Loss(batch.view());
-  EXPECT_EQ(0, std::memcmp(before.data(), model.model().logits(), 5 * 17 * sizeof(float)));
-  EXPECT_NE(
-      0, std::memcmp(before.data() + 5 * 17, model.model().logits() + 5 * 17, 17 * sizeof(float)));
+  const std::vector<float> after = model.Logits(8);
+  EXPECT_EQ(0, std::memcmp(before.data(), after.data(), 5 * 17 * sizeof(float)));
+  EXPECT_NE(0, std::memcmp(before.data() + 5 * 17, after.data() + 5 * 17, 17 * sizeof(float)));
 }
 
 void ExpectSameGradients(ModelHarness& a, ModelHarness& b) {
@@ -182,8 +182,7 @@ TEST_P(TransformerTest, InferenceAndSpareRoomAndThreadsChangeNoBit) {
   const RandomBatch batch(2, 7, 17, 10);
   const double loss = exact.Loss(batch.view());
   EXPECT_EQ(loss, inference.Loss(batch.view()));
-  EXPECT_EQ(
-      0, std::memcmp(exact.model().logits(), inference.model().logits(), 14 * 17 * sizeof(float)));
+  EXPECT_EQ(exact.Logits(14), inference.Logits(14));
   EXPECT_EQ(loss, exact.Step(batch.view(), 1.0f));
   EXPECT_EQ(loss, roomy.Step(batch.view(), 1.0f));
   ExpectSameGradients(exact, roomy);
@@ -205,8 +204,10 @@ TEST_P(TransformerTest, RecomputingABlockChangesNoBit) {
     }
     const int64_t saved =
         keeps.meter().peak(Pool::kActivations) - recomputes.meter().peak(Pool::kActivations);
-    const int64_t a_block = PredictActivationBytes(shape, 2, 7, KeptActivations::kEverything) -
-                            PredictActivationBytes(shape, 2, 7, KeptActivations::kBlockInputs);
+    const ModelPart part = PartOf(shape, {});
+    const int64_t a_block =
+        PredictActivationBytes(shape, part, 2, 7, KeptActivations::kEverything) -
+        PredictActivationBytes(shape, part, 2, 7, KeptActivations::kBlockInputs);
     EXPECT_EQ(saved, a_block);
     EXPECT_EQ(saved > 0, layers > 1);
   }
@@ -251,7 +252,7 @@ TEST(ActivationMemory, IsWhatThePlanPredicts) {
     const auto model = MakeModel(shape, BuildInventory(shape), batch, tokens, kept, *ops, meter);
     ASSERT_EQ(meter.peak_total(), meter.current(Pool::kActivations));
     ASSERT_EQ(meter.current(Pool::kActivations),
-              PredictActivationBytes(shape, batch, tokens, kept));
+              PredictActivationBytes(shape, PartOf(shape, {}), batch, tokens, kept));
   }
 }
 
@@ -283,7 +284,8 @@ int64_t ScratchUsed(const ModelShape& shape, int64_t batch, int64_t tokens, DTyp
 
 int64_t ScratchPredicted(const ModelShape& shape, int64_t batch, int64_t tokens, DType params,
                          DType grads, int threads) {
-  return PredictScratch(shape, batch, tokens, SizeOf(params), SizeOf(grads)).Bytes(threads);
+  return PredictScratch(shape, PartOf(shape, {}), batch, tokens, SizeOf(params), SizeOf(grads))
+      .Bytes(threads);
 }
 
 // F16: which thread takes which tile, and whether all of them get one, changes nothing.

@@ -43,7 +43,8 @@ class SampleTest : public testing::Test {
         Parameter drawn = parameter;
         if (stddev > 0) drawn.init.stddev = stddev;
         InitializeRange(drawn, 1, 0, parameter.elements, tensor.data());
-        ranges.push_back({parameter.name, parameter.shape, 0, parameter.elements, tensor.data()});
+        ranges.push_back({parameter.name, parameter.shape, parameter.slice.columns, 0,
+                          parameter.elements, tensor.data()});
       }
     }
     const auto files = MakePosixFileSystem();

@@ -3,12 +3,13 @@
 #include <filesystem>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
-#include "plan/groups.h"
 #include "plan/job_spec.h"
-#include "plan/ledger.h"
+#include "plan/peer_addresses.h"
+#include "plan/world_layout.h"
 #include "tests/support/jobs.h"
 
 namespace sherd::testing {
@@ -66,36 +67,35 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads,
   assignment.set_epoch(1);
   *assignment.mutable_spec() = spec;
   assignment.set_world(world);
+  assignment.set_ranks_on_host(world);
   assignment.set_secret("secret of the epoch");
   for (int rank = 0; rank < world; ++rank) {
     ranks_.push_back(std::make_unique<Rank>());
     absl::StatusOr<std::unique_ptr<DataListener>> listener = DataListener::Bind();
     SHERD_CHECK(listener.ok());
     ranks_.back()->listener = *std::move(listener);
-    v1::Peer& peer = *assignment.add_peers();
-    peer.set_rank(rank);
-    peer.set_data_address(ranks_.back()->listener->address());
-    peer.set_network_address(ranks_.back()->listener->network_address());
+    const auto append = [&](const auto& address_of, Peers& peers) {
+      const std::string previous =
+          rank == 0 ? "" : address_of(*ranks_[static_cast<size_t>(rank) - 1]->listener);
+      AppendPeer(rank, address_of(*ranks_.back()->listener), previous, peers);
+    };
+    append([](const DataListener& listener) { return listener.address(); },
+           *assignment.mutable_peers());
+    append([](const DataListener& listener) { return listener.network_address(); },
+           *assignment.mutable_network_peers());
   }
   TrainerOptions options;
   options.threads = threads;
-  const int tensor = static_cast<int>(spec.parallel().tensor());
-  const Groups groups = BuildGroups(world, tensor, static_cast<int>(spec.parallel().shard_group()));
+  const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
     assignment.clear_groups();
-    for (const v1::ProcessGroup& group : GroupsOf(groups, rank)) {
-      *assignment.add_groups() = group;
-      const bool tcp = over_tcp.count(group.kind()) > 0;
-      assignment.mutable_groups()->rbegin()->set_transport(tcp ? v1::TRANSPORT_TCP
-                                                               : v1::TRANSPORT_SHM);
+    for (v1::ProcessGroup& group : layout.GroupsOf(rank)) {
+      group.set_shares_memory(over_tcp.count(group.kind()) == 0);
+      *assignment.add_groups() = std::move(group);
     }
-    const RankPlan plan = BuildRankPlan(spec, rank, world);
     assignment.clear_shards();
-    for (const v1::UnitShard& shard : DescribeOwned(plan.inventory, plan.strategy, spec.parallel(),
-                                                    world / tensor, plan.data_rank)) {
-      *assignment.add_shards() = shard;
-    }
+    for (v1::UnitShard& shard : layout.ShardsOf(rank)) *assignment.add_shards() = std::move(shard);
     Rank& each = *ranks_[static_cast<size_t>(rank)];
     each.trainer = Trainer::Make(assignment, options, *each.listener, registry_);
   }
