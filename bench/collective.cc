@@ -1,4 +1,4 @@
-// One collective a repetition, among processes of this machine over shared memory.
+// One collective a repetition, among processes of this machine.
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -15,13 +15,15 @@ namespace {
 
 struct Options {
   std::string collective = "all_reduce";
+  bool tcp = false;
   int64_t bytes = 64 << 20;
   int rank = 0;
   int world = 2;
 };
 
 void ServeCollectives(const Options& options, Repetitions& repetitions) {
-  World world(repetitions, options.rank, options.world, options.bytes);
+  World world(repetitions, options.rank, options.world, options.bytes,
+              options.tcp ? Transport::kTcp : Transport::kShm);
   Communicator& comm = world.comm();
   const int64_t elements = options.bytes / SizeOf(DType::kF32);
   float* data = reinterpret_cast<float*>(comm.arena());  // (elements)
@@ -59,6 +61,7 @@ int main(int argc, char** argv) {
   CLI::App app("Collectives, one a repetition; driven by compare.py");
   app.add_option("--collective", options.collective)
       ->check(CLI::IsMember({"all_reduce", "reduce_scatter", "all_gather"}));
+  app.add_flag("--tcp", options.tcp, "over loopback instead of shared memory");
   app.add_option("--bytes", options.bytes, "of the whole buffer; a multiple of 4 · world");
   app.add_option("--rank", options.rank);
   app.add_option("--world", options.world);

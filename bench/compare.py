@@ -296,9 +296,12 @@ def collectives(bench):
         for mebibytes, least, goal in ((64, 11, 6.0), (1, 101, None)):
             size = mebibytes * MEBIBYTE
             ours = bench.collective("ours", "--bytes", size)
+            tcp = bench.collective("ours over TCP", "--tcp", "--bytes", size)
             gloo = bench.gloo(f"Gloo {mebibytes}", size, directory)
-            with bench.turns([ours, gloo], least=least):
-                rows.append(compared(f"all-reduce {mebibytes} MiB, 2 processes", ours, gloo, goal))
+            with bench.turns([ours, gloo, tcp], least=least):
+                what = f"all-reduce {mebibytes} MiB, 2 processes"
+                rows.append(compared(what, ours, gloo, goal))
+                rows.append(compared(f"{what}, TCP on loopback", tcp, gloo))
     whole = bench.collective("all-reduce", "--bytes", 64 * MEBIBYTE)
     scatter = bench.collective("ours", "--collective", "reduce_scatter", "--bytes", 64 * MEBIBYTE)
     gather = bench.collective("ours", "--collective", "all_gather", "--bytes", 64 * MEBIBYTE)

@@ -14,7 +14,8 @@ namespace sherd {
 // says {"address": …} and hears all of them, in rank order, on one line.
 class World {
  public:
-  World(Repetitions& repetitions, int rank, int size, int64_t arena_bytes);
+  World(Repetitions& repetitions, int rank, int size, int64_t arena_bytes,
+        Transport transport = Transport::kShm);
   Communicator& comm() { return *comm_; }
   // Hands the communicator over; it may not outlive this.
   std::unique_ptr<Communicator> TakeComm() { return std::move(comm_); }

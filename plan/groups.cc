@@ -83,4 +83,19 @@ std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank) {
   return out;
 }
 
+GroupMedia MediaOf(const v1::Assignment& assignment) {
+  const auto of = [&](v1::GroupKind kind) {
+    for (const v1::ProcessGroup& group : assignment.groups()) {
+      if (group.kind() != kind) continue;
+      return group.shares_memory() ? Medium::kSharedMemory : Medium::kTcp;
+    }
+    return Medium::kSharedMemory;
+  };
+  const bool shard_groups = assignment.spec().parallel().shard_group() > 0;
+  return {.sharers = of(shard_groups ? v1::GROUP_KIND_SHARD : v1::GROUP_KIND_DATA),
+          .replicas = of(v1::GROUP_KIND_REPLICA),
+          .tensor = of(v1::GROUP_KIND_TENSOR),
+          .kv_copies = of(v1::GROUP_KIND_KV_COPY)};
+}
+
 }  // namespace sherd

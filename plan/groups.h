@@ -35,4 +35,16 @@ Groups BuildGroups(int world, int tensor_degree, int shard_group = 0, int kv_cop
 // The groups that contain `rank`, in the order above, as the coordinator sends them.
 std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank);
 
+// What a rank's groups move their data through: shared memory, or TCP.
+enum class Medium { kSharedMemory, kTcp };
+struct GroupMedia {
+  Medium sharers = Medium::kSharedMemory;  // the shard group, or else the data-parallel group
+  Medium replicas = Medium::kSharedMemory;
+  Medium tensor = Medium::kSharedMemory;
+  Medium kv_copies = Medium::kSharedMemory;
+};
+
+// Of the groups that an assignment names.
+GroupMedia MediaOf(const v1::Assignment& assignment);
+
 }  // namespace sherd

@@ -98,6 +98,19 @@ void PredictWire(const StepPlan& step, v1::RankLedger& ledger) {
   }
 }
 
+// Of the communicators that the rank forms.
+int64_t PredictCommBytes(const RankPlan& plan, const GroupMedia& media) {
+  const MicroBatches& split = plan.micro_batches;
+  int64_t bytes = CommBytes(media.sharers, plan.layout.degree);
+  if (plan.AddsReplicas()) {
+    bytes += CommBytes(media.replicas, split.degree / plan.layout.degree);
+  }
+  const ModelPart& part = plan.part();
+  if (part.place.degree > 1) bytes += CommBytes(media.tensor, part.place.degree);
+  if (SumsOverKvCopies(plan)) bytes += CommBytes(media.kv_copies, part.kv_copies);
+  return bytes;
+}
+
 }  // namespace
 
 RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
@@ -202,7 +215,12 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
                         plan.param_bytes, plan.grad_bytes);
 }
 
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads) {
+int64_t CommBytes(Medium medium, int64_t members) {
+  return medium == Medium::kTcp ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
+}
+
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,
+                             const GroupMedia& media) {
   const StrategyRow& row = plan.strategy;
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
@@ -251,9 +269,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           : 0);
   predict("activations", PredictActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
                                                 spec.train().seq_len(), KeptBy(spec.parallel())));
-  const int64_t communicators =
-      1 + (plan.AddsReplicas() ? 1 : 0) + (tensor > 1 ? 1 : 0) + (SumsOverKvCopies(plan) ? 1 : 0);
-  predict("comm", communicators * kCommControlBytes);
+  predict("comm", PredictCommBytes(plan, media));
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);
   PredictWire(plan.step, ledger);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "plan/activations.h"
+#include "plan/groups.h"
 #include "plan/parameters.h"
 #include "plan/scratch.h"
 #include "plan/shard_layout.h"
@@ -59,8 +60,11 @@ inline constexpr int64_t kExchangeBytesPerRound = 16;
 // What the job's model keeps of a forward pass.
 KeptActivations KeptBy(const v1::ParallelSpec& parallel);
 
-// What a member of a shared-memory group holds beside its arena.
-inline constexpr int64_t kCommControlBytes = 135168;
+// What a member of a shared-memory group holds beside its arena; and, in a group over TCP, for each
+// of the others: room for a piece of its part of a reduction.
+inline constexpr int64_t kShmControlBytes = 135168;
+inline constexpr int64_t kTcpStagingBytes = 256 << 10;
+int64_t CommBytes(Medium medium, int64_t members);
 // Bytes of a rank's arena: what those that share its shards read in place; and, where shards are
 // summed over replicas, what the holders of copies do.
 int64_t ArenaBytes(const RankPlan& plan);
@@ -88,6 +92,7 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 // What the rank will hold with `threads` compute threads, by pool, and what it will send in a step,
 // by collective; the `measured` halves stay zero. Model state: section 3 of the strategy table,
 // plus padding.
-v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1);
+v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1,
+                             const GroupMedia& media = {});
 
 }  // namespace sherd

@@ -191,11 +191,4 @@ void CheckParallel(const v1::JobSpec& spec, SpecRules& rules) {
   if (tensor) CheckWorlds(spec, rules);
 }
 
-void CheckTensorIsExecuted(const v1::ParallelSpec& parallel, SpecRules& rules) {
-  if (parallel.tensor() <= 1) return;
-  rules.Add("parallel.tensor", absl::StrCat(parallel.tensor(),
-                                            " is not supported by this version; the nearest "
-                                            "valid value is 1"));
-}
-
 }  // namespace sherd

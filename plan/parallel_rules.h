@@ -15,9 +15,6 @@ inline constexpr int64_t kMaxWorkers = int64_t{1} << 16;
 // ValidateJobSpec; of a normalised specification, of which other parts may be wrong.
 void CheckParallel(const v1::JobSpec& spec, SpecRules& rules);
 
-// The only rule that keeps tensor-parallel jobs from running.
-void CheckTensorIsExecuted(const v1::ParallelSpec& parallel, SpecRules& rules);
-
 // The multiples of `granule` around `workers` that a world of at most kMaxWorkers can have.
 std::vector<int64_t> NearestWorlds(int64_t granule, int64_t workers);
 // What a world is cut into: "tensor 4", "shard_group 2", "tensor 4 × shard_group 2".

@@ -14,21 +14,21 @@ constexpr size_t kLongestAddress = 256;
 }  // namespace
 
 void AppendPeer(int rank, absl::string_view address, absl::string_view previous_address,
-                v1::Assignment& assignment) {
+                Peers& peers) {
   const auto [end, unused] = std::mismatch(address.begin(), address.end(), previous_address.begin(),
                                            previous_address.end());
   const auto shared = static_cast<size_t>(end - address.begin());
-  v1::Peer& peer = *assignment.add_peers();
+  v1::Peer& peer = *peers.Add();
   peer.set_rank(rank);
   peer.set_shared_bytes(static_cast<int32_t>(shared));
   peer.set_address(std::string(address.substr(shared)));
 }
 
-absl::StatusOr<PeerAddresses> ReadPeers(const v1::Assignment& assignment) {
+absl::StatusOr<PeerAddresses> ReadPeers(const Peers& peers) {
   PeerAddresses addresses;
   std::string address;
   int last = -1;
-  for (const v1::Peer& peer : assignment.peers()) {
+  for (const v1::Peer& peer : peers) {
     const auto shared = static_cast<size_t>(peer.shared_bytes());
     if (peer.rank() <= last || peer.shared_bytes() < 0 || shared > address.size()) {
       return absl::InvalidArgumentError(

@@ -202,7 +202,6 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
     rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
                                              " characters, none a control character"));
   }
-  CheckTensorIsExecuted(spec.parallel(), rules);
   return std::move(rules).Take();
 }
 

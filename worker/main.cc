@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -26,6 +27,7 @@
 #include "worker/agent/signals.h"
 #include "worker/agent/supervisor.h"
 #include "worker/comm/data_link.h"
+#include "worker/comm/link_address.h"
 #include "worker/sample/sample_command.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -33,12 +35,32 @@
 namespace sherd {
 namespace {
 
+// Whether an address leads whoever uses it to itself.
+bool IsLoopback(absl::string_view network_address) {
+  return absl::StartsWith(network_address, "tcp:127.") ||
+         absl::StartsWith(network_address, "tcp:[::1]");
+}
+
 // As the user spells it, since users' absolute directories are spelled so; "" if it cannot be told.
 std::string OutputRootOf(const WorkerFlags& flags) {
   std::error_code error;
   const auto directory =
       std::filesystem::absolute(flags.output_root.empty() ? "." : flags.output_root, error);
   return error ? "" : directory.lexically_normal().string();
+}
+
+absl::StatusOr<std::unique_ptr<DataListener>> BindListener(const WorkerFlags& flags) {
+  std::string host = flags.data_host;
+  if (host.empty()) {
+    // Whoever is where the coordinator is, or behind it, comes the same way. Without a way to it
+    // there are no such workers yet.
+    const absl::StatusOr<std::string> facing = HostTowards(flags.coordinator);
+    host = facing.ok() ? *facing : "127.0.0.1";
+  }
+  absl::StatusOr<std::unique_ptr<DataListener>> listener = DataListener::Bind(host);
+  if (listener.ok() || flags.data_host.empty()) return listener;
+  return absl::Status(listener.status().code(),
+                      absl::StrCat("--data-host: ", listener.status().message()));
 }
 
 v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
@@ -49,6 +71,9 @@ v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
   identity.set_host(HostName());
   identity.set_shared_memory_domain(SharedMemoryDomain());
   identity.set_data_address(listener.address());
+  if (!flags.data_host.empty() || !IsLoopback(listener.network_address())) {
+    identity.set_network_address(listener.network_address());
+  }
   identity.set_numerics_fingerprint(NumericsFingerprint());
   identity.set_pid(getpid());
   identity.set_memory_bytes(HostMemoryBytes());
@@ -74,7 +99,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
     SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
     Log(Severity::kInfo, absl::StrCat("serving /metrics on port ", metrics_server->port()));
   }
-  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, DataListener::Bind());
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
   const TrainerOptions trainer_options{
       .data_root = flags.data_root,
@@ -83,6 +108,10 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   };
   AgentOptions options;
   options.identity = IdentityOf(flags, *listener);
+  if (!options.identity.network_address().empty()) {
+    Log(Severity::kInfo,
+        absl::StrCat("workers of other hosts come to ", options.identity.network_address()));
+  }
   options.session.coordinator = flags.coordinator;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {

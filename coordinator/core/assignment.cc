@@ -17,6 +17,7 @@ struct AssignmentBuilder::World {
   // What is told of a rank's worker.
   struct Member {
     std::string data_address;
+    std::string network_address;
     std::string shared_memory_domain;
     int32_t ranks_on_host = 0;
   };
@@ -24,6 +25,7 @@ struct AssignmentBuilder::World {
   World(const State& state, const JobRecord& job);
   bool IsOf(const JobRecord& record) const { return job == record.id && epoch == record.epoch; }
   bool SharesMemory(const v1::ProcessGroup& group) const;
+  void AppendPeers(const std::set<int>& ranks, std::string Member::*address, Peers& peers) const;
 
   const JobId job;
   const Epoch epoch;
@@ -40,7 +42,8 @@ AssignmentBuilder::World::World(const State& state, const JobRecord& record)
   for (const RankState& rank : record.ranks) {
     const WorkerState* worker = FindWorker(state, rank.worker);
     SHERD_CHECK(worker != nullptr);
-    members.push_back({worker->data_address, worker->shared_memory_domain, 0});
+    members.push_back(
+        {worker->data_address, worker->network_address, worker->shared_memory_domain, 0});
     hosts.push_back(worker->host);
     ++ranks_by_host[worker->host];
   }
@@ -53,8 +56,20 @@ bool AssignmentBuilder::World::SharesMemory(const v1::ProcessGroup& group) const
   const auto domain = [this](int rank) -> const std::string& {
     return members[static_cast<size_t>(rank)].shared_memory_domain;
   };
+  // Who names no domain shares memory with itself alone.
+  if (domain(group.ranks(0)).empty()) return group.ranks_size() == 1;
   return std::all_of(group.ranks().begin(), group.ranks().end(),
                      [&](int rank) { return domain(rank) == domain(group.ranks(0)); });
+}
+
+void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::string Member::*address,
+                                           Peers& peers) const {
+  absl::string_view previous;
+  for (const int rank : ranks) {
+    const std::string& text = members[static_cast<size_t>(rank)].*address;
+    AppendPeer(rank, text, previous, peers);
+    previous = text;
+  }
 }
 
 AssignmentBuilder::AssignmentBuilder() = default;
@@ -72,17 +87,17 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
   assignment.set_secret(job.secret);
   assignment.set_ranks_on_host(world_->members[static_cast<size_t>(rank)].ranks_on_host);
   std::set<int> peers;
+  std::set<int> network_peers;
   for (v1::ProcessGroup& group : world_->layout.GroupsOf(rank)) {
-    peers.insert(group.ranks().begin(), group.ranks().end());
+    // Memory is many times faster, where all members can map it.
     group.set_shares_memory(world_->SharesMemory(group));
+    (group.shares_memory() ? peers : network_peers)
+        .insert(group.ranks().begin(), group.ranks().end());
     *assignment.add_groups() = std::move(group);
   }
-  absl::string_view previous;
-  for (const int peer : peers) {
-    const std::string& address = world_->members[static_cast<size_t>(peer)].data_address;
-    AppendPeer(peer, address, previous, assignment);
-    previous = address;
-  }
+  world_->AppendPeers(peers, &World::Member::data_address, *assignment.mutable_peers());
+  world_->AppendPeers(network_peers, &World::Member::network_address,
+                      *assignment.mutable_network_peers());
   for (v1::UnitShard& shard : world_->layout.ShardsOf(rank)) {
     *assignment.add_shards() = std::move(shard);
   }

@@ -7,8 +7,9 @@
 
 namespace sherd {
 
-// Tells ranks all that they need to train: their groups, the addresses of these groups' members,
-// and their shards, which are cut over their data-parallel group where the strategy's row shards
+// Tells ranks all that they need to train: their groups, and of each whether its data move through
+// shared memory or over TCP; the addresses of these groups' members for the one or the other; and
+// their shards, which are cut over their data-parallel group where the strategy's row shards
 // the optimizer's state, and are whole units where it does not.
 class AssignmentBuilder {
  public:

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -13,7 +12,7 @@ namespace sherd {
 
 // The outcome of looking for workers for one queued job: all of its world, or none and why.
 struct GangPlacement {
-  // By rank; empty when the job has to wait. Adjacent ranks share a host where possible, so a
+  // By rank; empty when the job has to wait. Adjacent ranks share a host where possible, and a
   // tensor-parallel group is in one shared-memory domain.
   std::vector<WorkerId> workers;
   Waiting waiting = Waiting::kNone;
@@ -32,23 +31,33 @@ class WorkerPools {
   explicit WorkerPools(const State& state);
 
   // Places `job` on idle live workers; those that it gets or reserves are not offered again. All
-  // workers of a job are of one kind of device and in one shared-memory domain, since ranks
-  // exchange data over shared memory. Its world is as large as idle workers and elastic.max_workers
-  // allow, at least elastic.min_workers, and a multiple of parallel.tensor times shard_group. Among places, the one
-  // with the largest world wins, then the first by name. Depends on nothing but the pools and the
-  // job.
+  // workers of a job are of one kind of device. Its world is as large as idle workers and
+  // elastic.max_workers allow, at least elastic.min_workers, and a multiple of parallel.tensor
+  // times shard_group. Among places, the one with the largest world wins, then one shared-memory
+  // domain before several, then the first by name. In several domains only workers that can be
+  // reached from elsewhere take part. Depends on nothing but the pools and the job.
   GangPlacement Place(const JobRecord& job);
   bool AnyIdle() const;
 
  private:
-  // The workers among which one job may run.
-  struct Pool {
+  // Workers of one kind of device that can share memory.
+  struct Domain {
     std::vector<const WorkerState*> idle;
     int64_t live = 0;
+    bool reachable = true;  // from other domains
   };
-  using PoolKey = std::pair<std::string, std::string>;  // shared-memory domain, kind of device
+  // The domains over which one job may run.
+  using Pool = std::vector<Domain*>;
 
-  std::map<PoolKey, Pool> pools_;
+  // In the order of preference among worlds of one size.
+  std::vector<Pool> Pools();
+  // How many workers of a pool there are when each domain gives a multiple.
+  static int64_t CountIdle(const Pool& pool, int64_t multiple);
+  static int64_t CountLive(const Pool& pool, int64_t multiple);
+  static std::vector<WorkerId> Take(const Pool& pool, int64_t world, int64_t multiple);
+
+  // By kind of device, then name.
+  std::map<std::string, std::map<std::string, Domain>> domains_;
 };
 
 }  // namespace sherd

@@ -120,6 +120,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.host = event.host();
   worker.shared_memory_domain = event.shared_memory_domain();
   worker.data_address = event.data_address();
+  worker.network_address = event.network_address();
   worker.numerics_fingerprint = event.numerics_fingerprint();
   worker.output_root = event.output_root();
   worker.alive = true;

@@ -19,9 +19,10 @@ std::string DescribeWorker(const WorkerState& worker) {
   return absl::StrCat(
       "worker ", worker.id.value(), " incarnation=", worker.incarnation.value(),
       " device=", worker.device, " host=", worker.host, " domain=", worker.shared_memory_domain,
-      " address=", worker.data_address, " fingerprint=", worker.numerics_fingerprint,
-      " root=", worker.output_root, " alive=", worker.alive, " lost=", worker.lost_unix_ms,
-      " seat=", DescribeSeat(worker.seat), " retired=",
+      " address=", worker.data_address, " network=", worker.network_address,
+      " fingerprint=", worker.numerics_fingerprint, " root=", worker.output_root,
+      " alive=", worker.alive, " lost=", worker.lost_unix_ms, " seat=", DescribeSeat(worker.seat),
+      " retired=",
       absl::StrJoin(worker.retired, ",",
                     [](std::string* out, Incarnation past) { absl::StrAppend(out, past.value()); }),
       "\n");

@@ -26,7 +26,9 @@ struct WorkerState {
   std::string device;
   std::string host;
   std::string shared_memory_domain;
+  // Where links of its shared-memory domain come, and those of others; the latter may be "".
   std::string data_address;
+  std::string network_address;
   std::string numerics_fingerprint;
   // Absolute; "" when the worker did not say.
   std::string output_root;

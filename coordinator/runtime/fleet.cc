@@ -145,6 +145,7 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_host(hello.host());
   joined->set_shared_memory_domain(hello.shared_memory_domain());
   joined->set_data_address(hello.data_address());
+  joined->set_network_address(hello.network_address());
   joined->set_numerics_fingerprint(hello.numerics_fingerprint());
   joined->set_output_root(hello.output_root());
   joined->set_job_id(hello.job_id());

@@ -41,6 +41,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
   SHERD_RETURN_IF_ERROR(
       CheckText("shared_memory_domain", hello.shared_memory_domain(), kLongestText));
   SHERD_RETURN_IF_ERROR(CheckText("data_address", hello.data_address(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("network_address", hello.network_address(), kLongestText));
   SHERD_RETURN_IF_ERROR(CheckText("job_id", hello.job_id(), kLongestText));
   SHERD_RETURN_IF_ERROR(
       CheckText("numerics_fingerprint", hello.numerics_fingerprint(), kLongestFingerprint));

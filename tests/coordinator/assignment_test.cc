@@ -16,6 +16,7 @@ namespace sherd {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 void SetModel(v1::ModelSpec& model, int64_t kv_heads) {
@@ -84,10 +85,11 @@ TEST(Assignment, NamesEveryPeerAndTheSecret) {
     EXPECT_EQ(all[rank].world(), 8);
     EXPECT_EQ(all[rank].secret(), "secret of tiny-1");
     EXPECT_EQ(all[rank].ranks_on_host(), 8);
-    const auto peers = ReadPeers(all[rank]);
+    const auto peers = ReadPeers(all[rank].peers());
     ASSERT_TRUE(peers.ok()) << peers.status();
     ASSERT_THAT(*peers, SizeIs(8));
     EXPECT_EQ(peers->at(3), "unix-abstract:w3");
+    EXPECT_THAT(all[rank].network_peers(), IsEmpty());
   }
 }
 
@@ -100,8 +102,45 @@ std::vector<int> RanksOf(const absl::StatusOr<PeerAddresses>& peers) {
 
 TEST(Assignment, NamesNobodyElse) {
   const std::vector<v1::Assignment> all = AssignEight(v1::STRATEGY_ZERO3, 2);
-  EXPECT_THAT(RanksOf(ReadPeers(all[0])), ElementsAre(0, 1, 2, 4, 6));
-  EXPECT_THAT(RanksOf(ReadPeers(all[5])), ElementsAre(1, 3, 4, 5, 7));
+  EXPECT_THAT(RanksOf(ReadPeers(all[0].peers())), ElementsAre(0, 1, 2, 4, 6));
+  EXPECT_THAT(RanksOf(ReadPeers(all[5].peers())), ElementsAre(1, 3, 4, 5, 7));
+}
+
+// Of a rank of a job over two hosts, of three workers and of one.
+v1::Assignment AssignOverHosts(int rank, int64_t shard_group) {
+  Scenario scenario;
+  for (const char* worker : {"a0", "a1", "a2"}) scenario.Do(Joined(worker, 1, "a"));
+  scenario.Do(Joined("b0", 1, "b"));
+  const JobId id("tiny-1");
+  v1::DurableEvent submitted = Submitted(id, {.min_workers = 4});
+  v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
+  spec.mutable_parallel()->set_strategy(shard_group > 0 ? v1::STRATEGY_HYBRID : v1::STRATEGY_ZERO3);
+  spec.mutable_parallel()->set_shard_group(shard_group);
+  SetModel(*spec.mutable_model(), 8);
+  spec = NormalizeJobSpec(spec);
+  scenario.Do(submitted);
+  return AssignmentBuilder().Build(scenario.state(), scenario.job(id), rank);
+}
+
+bool SharesMemory(const v1::Assignment& assignment, v1::GroupKind kind) {
+  return std::any_of(
+      assignment.groups().begin(), assignment.groups().end(),
+      [&](const auto& group) { return group.kind() == kind && group.shares_memory(); });
+}
+
+TEST(Assignment, AGroupInOneSharedMemoryDomainUsesItAndAnyOtherTcp) {
+  for (int rank = 0; rank < 4; ++rank) {
+    const v1::Assignment whole = AssignOverHosts(rank, 0);
+    EXPECT_FALSE(SharesMemory(whole, v1::GROUP_KIND_DATA));
+    EXPECT_THAT(RanksOf(ReadPeers(whole.network_peers())), ElementsAre(0, 1, 2, 3));
+    EXPECT_EQ(ReadPeers(whole.network_peers())->at(3), "tcp:b:1");
+    // Shard groups {0, 1} and {2, 3}, replica groups {0, 2} and {1, 3}; rank 3 is elsewhere.
+    const v1::Assignment hybrid = AssignOverHosts(rank, 2);
+    EXPECT_TRUE(SharesMemory(hybrid, v1::GROUP_KIND_TENSOR)) << rank;
+    EXPECT_EQ(SharesMemory(hybrid, v1::GROUP_KIND_SHARD), rank < 2) << rank;
+    EXPECT_EQ(SharesMemory(hybrid, v1::GROUP_KIND_REPLICA), rank % 2 == 0) << rank;
+  }
+  EXPECT_THAT(RanksOf(ReadPeers(AssignOverHosts(0, 2).peers())), ElementsAre(0, 1, 2));
 }
 
 // A job on `hosts` hosts of eight workers each, in memory domains and at addresses of their own.
@@ -126,7 +165,9 @@ State LargeState(int hosts, int64_t tensor) {
       worker.incarnation = Incarnation(uint64_t{1} << 63);
       worker.host = name;
       worker.shared_memory_domain = name;
-      worker.data_address = absl::StrCat("tcp:", name, ":", 40000 + (host * 7919 + slot) % 20000);
+      worker.data_address = absl::StrCat("unix-abstract:sherd-", host, "-", slot);
+      worker.network_address =
+          absl::StrCat("tcp:", name, ":", 40000 + (host * 7919 + slot) % 20000);
       worker.alive = true;
       job.ranks.push_back({worker.id, worker.incarnation, RankPhase::kForming, ""});
       state.workers[worker.id] = worker;
@@ -149,11 +190,16 @@ TEST(Assignment, OfALargeWorldIsASmallMessage) {
     EXPECT_EQ(assignment.ranks_on_host(), 8);
     EXPECT_TRUE(assignment.groups(0).shares_memory());
     EXPECT_FALSE(assignment.groups(1).shares_memory());
-    const auto peers = ReadPeers(assignment);
-    ASSERT_TRUE(peers.ok()) << peers.status();
-    ASSERT_THAT(*peers, SizeIs(8 + 2047));
-    for (const auto& [peer, address] : *peers) {
+    const auto near = ReadPeers(assignment.peers());
+    const auto far = ReadPeers(assignment.network_peers());
+    ASSERT_TRUE(near.ok() && far.ok()) << near.status() << far.status();
+    ASSERT_THAT(*near, SizeIs(8));
+    ASSERT_THAT(*far, SizeIs(2048));
+    for (const auto& [peer, address] : *near) {
       EXPECT_EQ(address, FindWorker(state, job.ranks[peer].worker)->data_address);
+    }
+    for (const auto& [peer, address] : *far) {
+      EXPECT_EQ(address, FindWorker(state, job.ranks[peer].worker)->network_address);
     }
   }
   EXPECT_LT(most, 64 * 1024);

@@ -317,6 +317,7 @@ TEST_F(FleetTest, AHelloWithUnprintableOrEndlessTextIsRefused) {  // F55
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_host("a\x1b[31m"); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_shared_memory_domain(endless); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_data_address(endless); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_network_address(endless); }));
   EXPECT_TRUE(
       refused([&](v1::Hello& hello) { hello.set_numerics_fingerprint(std::string(1025, 'x')); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_host("a\xC2\x9B[31m"); }));

@@ -256,7 +256,8 @@ class Chaos {
     scenario_.Do(std::move(event));
   }
 
-  // Independent of the placement code: no pool of live workers is large enough.
+  // Independent of the placement code: all live workers together, in whole tensor-parallel groups
+  // by domain, are too few.
   bool PlaceableNowhere(const JobRecord& job) const {
     std::map<std::string, int64_t> live;
     for (const auto& [id, worker] : scenario_.state().workers) {
@@ -264,10 +265,10 @@ class Chaos {
     }
     const int64_t tensor = job.spec.parallel().tensor();
     const int64_t most = job.spec.elastic().max_workers();
-    return std::all_of(live.begin(), live.end(), [&](const auto& pool) {
-      const int64_t usable = most > 0 ? std::min(pool.second, most) : pool.second;
-      return usable / tensor * tensor < std::max(job.spec.elastic().min_workers(), tensor);
-    });
+    int64_t usable = 0;
+    for (const auto& [domain, workers] : live) usable += workers / tensor * tensor;
+    if (most > 0) usable = std::min(usable, most / tensor * tensor);
+    return usable < std::max(job.spec.elastic().min_workers(), tensor);
   }
 
   std::mt19937_64 random_;

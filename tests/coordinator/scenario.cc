@@ -42,6 +42,7 @@ v1::DurableEvent Joined(const std::string& worker, uint64_t incarnation, const s
   joined->set_host(host);
   joined->set_shared_memory_domain(host + "/0");
   joined->set_data_address("unix-abstract:" + worker);
+  joined->set_network_address("tcp:" + host + ":1");
   joined->set_numerics_fingerprint("avx2");
   return event;
 }

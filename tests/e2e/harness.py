@@ -87,6 +87,13 @@ def growth(pid):
 class EndToEnd(unittest.TestCase):
     """Every test has a scratch directory, and checks at its end that no process of ours is left."""
 
+    # The network namespace in which programs run; None: this process's own.
+    inside = None
+
+    def command(self, program, arguments):
+        enter = ["ip", "netns", "exec", self.inside] if self.inside else []
+        return [*enter, str(BIN / program), *map(str, arguments)]
+
     def setUp(self):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
@@ -110,7 +117,7 @@ class EndToEnd(unittest.TestCase):
 
     def start(self, *arguments, **options):
         log = open(self.scratch / f"{arguments[0]}-{time.monotonic_ns()}.log", "w+b")
-        process = subprocess.Popen([str(BIN / arguments[0]), *map(str, arguments[1:])],
+        process = subprocess.Popen(self.command(arguments[0], arguments[1:]),
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
         process.log_path = log.name
         log.close()
@@ -150,7 +157,7 @@ class EndToEnd(unittest.TestCase):
 
     def sherd(self, *arguments, limit=LIMIT, check=None, **options):
         environment = {**os.environ, "SHERD_COORDINATOR": getattr(self, "address", "")}
-        result = subprocess.run([str(BIN / "sherd"), *map(str, arguments)], capture_output=True, text=True,
+        result = subprocess.run(self.command("sherd", arguments), capture_output=True, text=True,
                                 errors="replace", timeout=limit, env=environment, stdin=subprocess.DEVNULL, **options)
         if check is not None:
             self.assertEqual(result.returncode, check, f"{result.args}\n{result.stdout}\n{result.stderr}")

@@ -70,6 +70,38 @@ class Run(EndToEnd):
             curves.add(json.dumps([(step["loss"], step["grad_norm"]) for step in steps]))
         self.assertEqual(len(curves), 1)
 
+    def test_tensor_parallel_ranks_train_one_model_and_leave_it_whole(self):  # F2, F41, F59
+        # A vocabulary that the degree does not divide; all strategies have the same bits at equal degrees.
+        settings = ("--workers", 4, "-o", "json", "--set", "parallel.tensor=2", "--set", "model.vocab=259")
+        curves, weights = set(), None
+        for strategy in ("zero3", "ddp"):
+            code, out, err = self.run_job(self.job(steps=10, workers=4, strategy=strategy), *settings,
+                                          "--set", "parallel.sequence_parallel=true", out=self.scratch / strategy)
+            self.assertEqual(code, 0, err)
+            events = [json.loads(line) for line in out.splitlines()]
+            curves.add(json.dumps([(step["loss"], step["grad_norm"]) for step in events if step["event"] == "step"]))
+            ledgers = [event for event in events if event["event"] == "ledger"]
+            self.assertEqual({ledger["rank"] for ledger in ledgers}, {0, 1, 2, 3})
+            for ledger in ledgers:
+                for lines in (ledger["memory"], ledger["wire"], ledger["wire_by_group"]):
+                    for name, line in lines.items():
+                        self.assertEqual(line["predicted"], line["measured"], f"{strategy} {name}")
+                self.assertGreater(ledger["wire_by_group"]["tensor"]["measured"], 0)
+            weights = self.scratch / strategy / "weights"
+        self.assertEqual(len(curves), 1)
+        sample = self.sherd("sample", weights, "--prompt", "the ", "--tokens", 20, "--seed", 3, check=0).stdout
+        self.assertGreaterEqual(len(sample.encode()), 20)
+
+    def test_degrees_that_do_not_fit_are_refused_with_those_that_do(self):
+        for settings, workers, said in (
+                (("parallel.tensor=3",), 3, "1 and 2"),
+                (("parallel.tensor=2",), 3, "2 and 4"),
+                (("parallel.sequence_parallel=true",), 2, "parallel.sequence_parallel")):
+            words = [word for setting in settings for word in ("--set", setting)]
+            code, out, err = self.run_job(self.job(workers=workers), "--workers", workers, *words)
+            self.assertEqual(code, 2, err)
+            self.assertIn(said, err)
+
     def test_memory_falls_from_stage_to_stage_as_the_operating_system_counts_it(self):  # F16, F17
         # States dominate: 38M parameters, a handful of tokens. What no ledger has, 6 to 9 MB a process of kernels
         # compiled at run time and their scratch, stacks, libraries' own, is below the 5 %.

@@ -87,6 +87,22 @@ TEST(Groups, AreTheSameToAllTheirMembersOnEveryGrid) {
   }
 }
 
+TEST(Groups, MediaAreThoseOfTheGroupsThatTheRankForms) {
+  v1::Assignment assignment;
+  for (v1::ProcessGroup& group : GroupsOf(BuildGroups(8, 2, 2), 0)) {
+    group.set_shares_memory(group.kind() == v1::GROUP_KIND_TENSOR ||
+                            group.kind() == v1::GROUP_KIND_SHARD);
+    *assignment.add_groups() = group;
+  }
+  const GroupMedia whole = MediaOf(assignment);
+  EXPECT_EQ(whole.sharers, Medium::kTcp);
+  EXPECT_EQ(whole.tensor, Medium::kSharedMemory);
+  assignment.mutable_spec()->mutable_parallel()->set_shard_group(2);
+  const GroupMedia cut = MediaOf(assignment);
+  EXPECT_EQ(cut.sharers, Medium::kSharedMemory);
+  EXPECT_EQ(cut.replicas, Medium::kTcp);
+}
+
 TEST(Groups, EveryRankIsInOneGroupOfEachKind) {
   const Groups groups = BuildGroups(12, 4);
   for (int rank = 0; rank < 12; ++rank) {

@@ -478,14 +478,6 @@ TEST(ValidateJobSpec, ReportsEverythingThatIsWrong) {
   EXPECT_EQ(Violations(spec).size(), 4u);
 }
 
-TEST(ValidateJobSpec, RefusesTensorParallelismThatIsNotExecuted) {
-  v1::JobSpec spec = ValidSpec();
-  spec.mutable_parallel()->set_tensor(2);
-  EXPECT_THAT(Violations(spec),
-              ElementsAre("parallel.tensor: 2 is not supported by this version; the nearest valid "
-                          "value is 1"));
-}
-
 // It is the default checkpoint.dir, of which nobody spoke.
 TEST(ValidateJobSpec, ComplainsOnceOfABadName) {
   for (const std::string& name : {std::string(6000, 'x'), std::string("a\nb")}) {

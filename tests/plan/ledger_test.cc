@@ -46,6 +46,28 @@ StateBytesAParameter TableRow(absl::string_view strategy, v1::DataType type) {
   return {0, 16};
 }
 
+// A member of a group over TCP holds room for a piece from each other member; nothing else depends
+// on it.
+TEST(Ledger, CountsWhatEachGroupsMediumHolds) {
+  const auto comm = [](absl::string_view strategy, int degree, const GroupMedia& media) {
+    const v1::JobSpec spec = MakeJob(strategy, v1::DATA_TYPE_BF16, 8, {});
+    const RankPlan plan = BuildRankPlan(spec, 0, degree);
+    const v1::RankLedger tcp = PredictLedger(plan, spec, 1, media);
+    const v1::RankLedger shm = PredictLedger(plan, spec, 1);
+    EXPECT_EQ(Predicted(tcp, "peak") - Predicted(tcp, "comm"),
+              Predicted(shm, "peak") - Predicted(shm, "comm"));
+    return Predicted(tcp, "comm");
+  };
+  EXPECT_EQ(comm("zero3", 5, {}), kShmControlBytes);
+  EXPECT_EQ(comm("zero3", 5, {.sharers = Medium::kTcp}), 4 * kTcpStagingBytes);
+  EXPECT_EQ(comm("ddp", 8, {.sharers = Medium::kTcp}), 7 * kTcpStagingBytes);
+  EXPECT_EQ(comm("hybrid 2", 8, {}), 2 * kShmControlBytes);
+  EXPECT_EQ(comm("hybrid 2", 8, {.replicas = Medium::kTcp}),
+            kShmControlBytes + 3 * kTcpStagingBytes);
+  EXPECT_EQ(comm("hybrid 2", 8, {.sharers = Medium::kTcp, .replicas = Medium::kTcp}),
+            (1 + 3) * kTcpStagingBytes);
+}
+
 // F10: exact also where sizes do not divide; padding is a line of its own. Over all ranks, what is
 // shared adds up to one copy, to the byte.
 TEST(Ledger, HoldsSixteenBytesAParameterSplitAsTheStrategySays) {

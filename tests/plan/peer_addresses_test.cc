@@ -8,11 +8,11 @@
 namespace sherd {
 namespace {
 
-v1::Assignment Peers(const PeerAddresses& addresses) {
+v1::Assignment Naming(const PeerAddresses& addresses) {
   v1::Assignment assignment;
   std::string previous;
   for (const auto& [rank, address] : addresses) {
-    AppendPeer(rank, address, previous, assignment);
+    AppendPeer(rank, address, previous, *assignment.mutable_peers());
     previous = address;
   }
   return assignment;
@@ -22,21 +22,21 @@ TEST(PeerAddresses, ReadBackAsTheyWere) {
   const PeerAddresses addresses = {{0, "tcp:10.0.0.1:4000"},      {3, "tcp:10.0.0.1:4000"},
                                    {4, "tcp:10.0.0.12:4000"},     {7, "unix-abstract:\xC3\xA4"},
                                    {9, "unix-abstract:\xC3\xB6"}, {12, "t"}};
-  v1::Assignment assignment = Peers(addresses);
+  v1::Assignment assignment = Naming(addresses);
   EXPECT_EQ(assignment.peers(1).address(), "");
   EXPECT_EQ(assignment.peers(2).address(), "2:4000");
   v1::Assignment sent;
   ASSERT_TRUE(sent.ParseFromString(assignment.SerializeAsString()));
-  const auto read = ReadPeers(sent);
+  const auto read = ReadPeers(sent.peers());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, addresses);
 }
 
 TEST(PeerAddresses, AreRefusedUnlessEachFollowsFromTheOneBefore) {
   const auto error = [](const auto& change) {
-    v1::Assignment assignment = Peers({{1, "tcp:a:1"}, {2, "tcp:a:2"}});
+    v1::Assignment assignment = Naming({{1, "tcp:a:1"}, {2, "tcp:a:2"}});
     change(assignment);
-    return ReadPeers(assignment).status().ToString();
+    return ReadPeers(assignment.peers()).status().ToString();
   };
   using testing::HasSubstr;
   EXPECT_EQ(error([](v1::Assignment&) {}), "OK");

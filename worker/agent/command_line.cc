@@ -49,6 +49,9 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option(
       "--metrics", flags.metrics,
       "HOST:PORT that serves /metrics; port 0: any; with --devices PORT, PORT+1, ... by worker");
+  app.add_option("--data-host", flags.data_host,
+                 "The address of this host that workers of other hosts reach it by (default: the "
+                 "one that faces the coordinator)");
   app.add_option("--connect-timeout", flags.connect_timeout,
                  "Give up when the coordinator cannot be reached for this long, as 30s; 0: never")
       ->capture_default_str();
@@ -152,6 +155,7 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
   add("--data-root", flags.data_root);
   add("--output-root", flags.output_root);
   add("--metrics", metrics);
+  add("--data-host", flags.data_host);
   return arguments;
 }
 

@@ -28,6 +28,7 @@ struct WorkerFlags {
   std::string data_root;
   std::string output_root;
   std::string metrics;
+  std::string data_host;
   std::string connect_timeout = "0";
   int threads = 0;
   uint64_t incarnation = 0;

@@ -13,7 +13,9 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "worker/comm/formation.h"
+#include "worker/comm/link_address.h"
 #include "worker/comm/shm_communicator.h"
+#include "worker/comm/tcp_communicator.h"
 
 namespace sherd {
 namespace {
@@ -23,11 +25,19 @@ uint64_t NamespaceInode(const char* path) {
   return ::stat(path, &entry) == 0 ? entry.st_ino : 0;
 }
 
-absl::Status CheckGroup(const GroupSpec& group) {
+absl::Status CheckGroup(const GroupSpec& group, Transport transport) {
   const auto size = static_cast<int64_t>(group.addresses.size());
   if (group.rank < 0 || group.rank >= size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", group.rank, " of ", group.group, " with ", size, " members"));
+  }
+  for (const std::string& address : group.addresses) {
+    SHERD_ASSIGN_OR_RETURN(const LinkAddress parsed, ParseLinkAddress(address));
+    if ((parsed.family() == AF_UNIX) != (transport == Transport::kShm)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data address '", address, "' is not one for ", group.group, " over ",
+                       transport == Transport::kShm ? "shared memory" : "TCP"));
+    }
   }
   for (const std::string* text : {&group.job_id, &group.group, &group.secret}) {
     if (text->size() > kMaxLinkStringBytes) {
@@ -79,11 +89,12 @@ std::string FormationAbort::reason() const {
 
 int FormationAbort::descriptor() const { return impl_->event.get(); }
 
-absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(DataListener& listener,
-                                                                  const GroupSpec& group,
-                                                                  const ShmOptions& options,
-                                                                  FormationAbort* abort) {
-  SHERD_RETURN_IF_ERROR(CheckGroup(group));
+namespace {
+
+absl::StatusOr<std::unique_ptr<Communicator>> FormShm(DataListener& listener,
+                                                      const GroupSpec& group,
+                                                      const FormOptions& options,
+                                                      FormationAbort* abort) {
   FileDescriptor own_descriptor;
   SHERD_ASSIGN_OR_RETURN(SharedSegment own,
                          SharedSegment::Create(options.arena_bytes, &own_descriptor));
@@ -92,6 +103,29 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(DataListener& 
   members[static_cast<size_t>(group.rank)].segment = std::move(own);
   return std::make_unique<ShmCommunicator>(group.rank, std::move(members),
                                            options.operation_timeout);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> FormTcp(DataListener& listener,
+                                                      const GroupSpec& group,
+                                                      const FormOptions& options,
+                                                      FormationAbort* abort) {
+  const int peers = static_cast<int>(group.addresses.size()) - 1;
+  SHERD_ASSIGN_OR_RETURN(TcpMemory memory, TcpMemory::Create(options.arena_bytes, peers));
+  Formation formation(listener.inbox(), group, /*own_segment=*/-1, options, abort);
+  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
+  return std::make_unique<TcpCommunicator>(group.rank, std::move(members), std::move(memory),
+                                           options.operation_timeout);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> FormCommunicator(DataListener& listener,
+                                                               const GroupSpec& group,
+                                                               const FormOptions& options,
+                                                               FormationAbort* abort) {
+  SHERD_RETURN_IF_ERROR(CheckGroup(group, options.transport));
+  const auto form = options.transport == Transport::kShm ? FormShm : FormTcp;
+  return form(listener, group, options, abort);
 }
 
 }  // namespace sherd

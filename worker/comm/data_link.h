@@ -14,14 +14,20 @@ namespace sherd {
 
 class LinkInbox;
 
-// Accepts the data links of a worker's life: bound when made, then advertised in Hello. Abstract
-// Unix socket, so nothing is left behind in any file system. Thread-safe.
+// Accepts the data links of a worker's life: bound when made, then advertised in Hello. Workers of
+// its shared-memory domain come to an abstract Unix socket, so nothing is left behind in any file
+// system, others over TCP. Thread-safe.
 class DataListener {
  public:
-  static absl::StatusOr<std::unique_ptr<DataListener>> Bind();
+  // `host`: the address of this machine, by name or number, that workers elsewhere come to. Errors:
+  // kInvalidArgument (a host without an address), kUnavailable (not this machine's),
+  // kResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<DataListener>> Bind(const std::string& host = "127.0.0.1");
   virtual ~DataListener() = default;
   // "unix-abstract:NAME".
   virtual std::string address() const = 0;
+  // "tcp:HOST:PORT".
+  virtual std::string network_address() const = 0;
   // Where links wait for the formation that they are for. Lives as long as the listener.
   virtual LinkInbox& inbox() = 0;
 };
@@ -37,11 +43,16 @@ struct GroupSpec {
   std::string group;   // "data:0": kind and index, unique in the epoch
   std::string secret;  // a link that does not present it is refused
   int rank = 0;        // in the group
-  // Data address of every member, by group rank.
+  // Where every member's listener is, by group rank: address(), or network_address() in a group
+  // over TCP.
   std::vector<std::string> addresses;
 };
 
-struct ShmOptions {
+// What a group's data move through: memory that all members map, or TCP streams.
+enum class Transport { kShm, kTcp };
+
+struct FormOptions {
+  Transport transport = Transport::kShm;
   int64_t arena_bytes = 0;
   // For forming the group. kDeadlineExceeded names the ranks that did not come.
   absl::Duration form_timeout = absl::Seconds(20);
@@ -67,18 +78,18 @@ class FormationAbort {
   std::unique_ptr<Impl> impl_;
 };
 
-// Forms a communicator over shared memory: exchanges segments (memfd, so nothing outlives the
-// processes) with every member over its data link, which also tells a peer's death at once. Blocks;
-// any member may come first. A group of one has no links. The caller accounts for the arena's
-// contents in its own memory meter; `abort` may be null.
+// Forms a communicator: opens a data link to every member, which also tells a peer's death at once,
+// and exchanges segments (memfd, so nothing outlives the processes) or opens a stream for data.
+// Blocks; any member may come first. A group of one has no links. The caller accounts for the
+// arena's contents in its own memory meter; `abort` may be null.
 // Errors: kAborted (abort->Abort was called, or a member left), kDeadlineExceeded naming the ranks
 // that did not come, kUnavailable (a member's process went away), kPermissionDenied (refused for
 // secret or epoch), kFailedPrecondition (members disagree on the group), kResourceExhausted (no
-// memory for the segment), kInvalidArgument (a group that cannot be). What ends one member's
+// memory for the arena), kInvalidArgument (a group that cannot be). What ends one member's
 // formation ends the others' with the same error; a stranger's link changes nothing.
-absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(DataListener& listener,
-                                                                  const GroupSpec& group,
-                                                                  const ShmOptions& options,
-                                                                  FormationAbort* abort);
+absl::StatusOr<std::unique_ptr<Communicator>> FormCommunicator(DataListener& listener,
+                                                               const GroupSpec& group,
+                                                               const FormOptions& options,
+                                                               FormationAbort* abort);
 
 }  // namespace sherd

@@ -26,13 +26,19 @@ void Refuse(int link, absl::StatusCode code, std::string text) {
 
 }  // namespace
 
+std::vector<int> LinksOf(const std::vector<Member>& members) {
+  std::vector<int> links;
+  for (const Member& member : members) links.push_back(member.link.get());
+  return links;
+}
+
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank) {
   if (goodbye.code != absl::StatusCode::kOk) return absl::Status(goodbye.code, goodbye.text);
   return absl::AbortedError(absl::StrCat("rank ", rank, " left"));
 }
 
 Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
-                     const ShmOptions& options, FormationAbort* abort)
+                     const FormOptions& options, FormationAbort* abort)
     : inbox_(inbox),
       group_(group),
       key_(group.job_id, group.epoch, group.group, group.rank),
@@ -41,7 +47,13 @@ Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
       timeout_(options.form_timeout),
       deadline_(options.form_timeout),
       abort_(abort),
-      links_(group.addresses.size()) {}
+      links_(group.addresses.size() * static_cast<size_t>(lanes())) {
+  for (int index = 0; index < static_cast<int>(links_.size()); ++index) {
+    Link& link = links_[static_cast<size_t>(index)];
+    link.rank = index / lanes();
+    link.lane = static_cast<LinkLane>(index % lanes());
+  }
+}
 
 absl::StatusOr<std::vector<Member>> Formation::Run() {
   arrivals_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -54,19 +66,20 @@ absl::StatusOr<std::vector<Member>> Formation::Run() {
     return formed;
   }
   inbox_.Forget(key_);
-  std::vector<Member> members;
-  for (Link& link : links_) members.push_back(std::move(link.member));
+  std::vector<Member> members(static_cast<size_t>(size()));
+  for (Link& link : links_) {
+    Member& member = members[static_cast<size_t>(link.rank)];
+    (link.lane == LinkLane::kControl ? member.link : member.data) = std::move(link.socket);
+    if (link.segment.mapped()) member.segment = std::move(link.segment);
+  }
   return members;
 }
 
 absl::Status Formation::FormLinks() {
   while (true) {
-    for (int rank = 0; rank < size(); ++rank) {
-      Link& link = this->link(rank);
-      if (rank == group_.rank || link.stage != Stage::kNoLink || !link.next_attempt.passed()) {
-        continue;
-      }
-      SHERD_RETURN_IF_ERROR(rank < group_.rank ? Connect(rank) : Probe(rank));
+    for (Link& link : links_) {
+      if (link.rank == group_.rank || link.stage != Stage::kNoLink) continue;
+      if (link.attempt.valid() || link.next_attempt.passed()) SHERD_RETURN_IF_ERROR(Attempt(link));
     }
     // Before anyone is given the segment, after linking to those that have to hear of it.
     if (aborted()) return absl::AbortedError(abort_->reason());
@@ -78,40 +91,51 @@ absl::Status Formation::FormLinks() {
 }
 
 bool Formation::Complete() const {
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank != group_.rank && links_[static_cast<size_t>(rank)].stage != Stage::kReady) {
-      return false;
-    }
-  }
-  return true;
+  return std::all_of(links_.begin(), links_.end(), [this](const Link& link) {
+    return link.rank == group_.rank || link.stage == Stage::kReady;
+  });
 }
 
-absl::Status Formation::Connect(int rank) {
-  Link& link = this->link(rank);
-  link.next_attempt = Deadline(kReconnectAfter);
-  absl::StatusOr<FileDescriptor> socket = ConnectLink(address(rank));
-  if (absl::IsUnavailable(socket.status())) return WentAway(rank);
-  if (absl::IsResourceExhausted(socket.status())) return absl::OkStatus();  // again, later
-  SHERD_RETURN_IF_ERROR(socket.status());
+absl::Status Formation::Attempt(Link& link) {
+  const bool connects = link.rank < group_.rank;
+  if (!link.attempt.valid()) {
+    link.next_attempt = Deadline(connects ? kReconnectAfter : kProbeEvery);
+    absl::StatusOr<FileDescriptor> socket = ConnectLink(address(link.rank));
+    if (absl::IsUnavailable(socket.status())) return WentAway(link.rank);
+    if (absl::IsResourceExhausted(socket.status())) return absl::OkStatus();  // again, later
+    SHERD_RETURN_IF_ERROR(socket.status());
+    link.attempt = *std::move(socket);
+  }
+  switch (CheckAttempt(link.attempt.get())) {
+    case LinkAttempt::kUnderWay:
+      return absl::OkStatus();
+    case LinkAttempt::kRefused:
+      return WentAway(link.rank);
+    case LinkAttempt::kConnected:
+      if (connects) return Introduce(link);
+      break;
+    case LinkAttempt::kFailed:
+      break;
+  }
+  link.attempt.Close();
+  return absl::OkStatus();
+}
+
+absl::Status Formation::Introduce(Link& link) {
   const LinkHello hello{.job_id = group_.job_id,
                         .epoch = group_.epoch,
                         .group = group_.group,
                         .secret = group_.secret,
                         .size = size(),
                         .from = group_.rank,
-                        .to = rank};
+                        .to = link.rank,
+                        .lane = link.lane};
+  FileDescriptor socket = std::move(link.attempt);
   // Closed already: again, later.
-  if (!SendLinkMessage(socket->get(), hello).ok()) return absl::OkStatus();
-  link.member.link = *std::move(socket);
+  if (!SendLinkMessage(socket.get(), hello).ok()) return absl::OkStatus();
+  link.socket = std::move(socket);
   link.stage = Stage::kSaidHello;
   return absl::OkStatus();
-}
-
-absl::Status Formation::Probe(int rank) {
-  link(rank).next_attempt = Deadline(kProbeEvery);
-  const absl::StatusOr<FileDescriptor> socket = ConnectLink(address(rank));
-  if (absl::IsUnavailable(socket.status())) return WentAway(rank);
-  return absl::IsInvalidArgument(socket.status()) ? socket.status() : absl::OkStatus();
 }
 
 absl::Status Formation::ClaimArrivals() {
@@ -134,57 +158,65 @@ absl::Status Formation::Welcome(LinkInbox::Arrival arrival) {
     return absl::OkStatus();
   }
   // From here on it is a member that speaks.
-  if (hello.size != size() || hello.from <= group_.rank || hello.from >= size()) {
+  if (hello.size != size() || hello.from <= group_.rank || hello.from >= size() ||
+      static_cast<int>(hello.lane) >= lanes()) {
     const std::string text =
         absl::StrCat("rank ", hello.from, " sees ", hello.size, " members in ", group_.group,
                      " where rank ", group_.rank, " sees ", size());
     Refuse(arrival.link.get(), absl::StatusCode::kFailedPrecondition, text);
     return absl::FailedPreconditionError(text);
   }
-  if (link(hello.from).stage != Stage::kNoLink) {
+  Link& link = this->link(hello.from, hello.lane);
+  if (link.stage != Stage::kNoLink) {
     Refuse(arrival.link.get(), absl::StatusCode::kAlreadyExists,
            absl::StrCat("rank ", hello.from, " of ", group_.group, " has come already"));
     return absl::OkStatus();
   }
-  link(hello.from).member.link = std::move(arrival.link);
-  link(hello.from).stage = Stage::kSentSegment;
-  return SendSegment(hello.from);
+  link.attempt.Close();
+  link.socket = std::move(arrival.link);
+  link.stage = Stage::kSentSegment;
+  return SendSegment(link);
 }
 
 absl::Status Formation::Listen() {
   std::vector<pollfd> polled = {{arrivals_.get(), POLLIN, 0}};
   if (abort_ != nullptr) polled.push_back({abort_->descriptor(), POLLIN, 0});
   const size_t first_link = polled.size();
-  std::vector<int> ranks;
+  std::vector<Link*> heard;
   absl::Duration wait = deadline_.left();
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank == group_.rank) continue;
-    const Link& link = this->link(rank);
-    if (link.stage == Stage::kNoLink) {
-      wait = std::min(wait, link.next_attempt.left());
+  for (Link& link : links_) {
+    if (link.rank == group_.rank) continue;
+    if (link.stage != Stage::kNoLink) {
+      // A ready data link has data of the first operation on it.
+      const bool silent = link.stage == Stage::kReady && link.lane == LinkLane::kData;
+      polled.push_back({silent ? -1 : link.socket.get(), POLLIN, 0});
+      heard.push_back(&link);
+    } else if (link.attempt.valid()) {
+      polled.push_back({link.attempt.get(), POLLOUT, 0});
+      heard.push_back(nullptr);
     } else {
-      polled.push_back({link.member.link.get(), POLLIN, 0});
-      ranks.push_back(rank);
+      wait = std::min(wait, link.next_attempt.left());
     }
   }
   const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(
       std::min(absl::Ceil(wait, absl::Milliseconds(1)), absl::Seconds(10))));
   ::poll(polled.data(), polled.size(), milliseconds);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (polled[first_link + i].revents != 0) SHERD_RETURN_IF_ERROR(Hear(ranks[i]));
+  for (size_t i = 0; i < heard.size(); ++i) {
+    const bool stirs = polled[first_link + i].revents != 0;
+    if (stirs && heard[i] != nullptr) SHERD_RETURN_IF_ERROR(Hear(*heard[i]));
   }
   return absl::OkStatus();
 }
 
-absl::Status Formation::Hear(int rank) {
-  Link& link = this->link(rank);
-  ReceivedLinkMessage received = ReceiveLinkMessage(link.member.link.get());
+absl::Status Formation::Hear(Link& link) {
+  const int rank = link.rank;
+  ReceivedLinkMessage received = ReceiveLinkMessage(link.socket.get());
   switch (received.input) {
     case LinkInput::kNothing:
       return absl::OkStatus();
     case LinkInput::kClosed:
       if (link.stage != Stage::kSaidHello) return WentAway(rank);
-      link.member.link.Close();
+      link.socket.Close();
       link.stage = Stage::kNoLink;
       link.next_attempt = Deadline(kReconnectAfter);
       return absl::OkStatus();
@@ -193,7 +225,7 @@ absl::Status Formation::Hear(int rank) {
         return StatusOf(*goodbye, rank);
       }
       if (const auto* segment = std::get_if<LinkSegment>(&received.message)) {
-        return TakeSegment(rank, *segment, received.attached);
+        return TakeSegment(link, *segment, received.attached);
       }
       break;
     case LinkInput::kGarbage:
@@ -203,27 +235,29 @@ absl::Status Formation::Hear(int rank) {
       absl::StrCat("rank ", rank, " sent what is no part of forming ", group_.group));
 }
 
-absl::Status Formation::TakeSegment(int rank, const LinkSegment& segment,
+absl::Status Formation::TakeSegment(Link& link, const LinkSegment& segment,
                                     const FileDescriptor& descriptor) {
-  Link& link = this->link(rank);
   if (!EqualSecrets(segment.secret, group_.secret) || link.stage == Stage::kReady) {
     return absl::PermissionDeniedError(
-        absl::StrCat("rank ", rank, " of ", group_.group, " answered with a wrong secret"));
+        absl::StrCat("rank ", link.rank, " of ", group_.group, " answered with a wrong secret"));
   }
-  auto mapped = SharedSegment::Map(segment.arena_bytes, descriptor);
-  if (!mapped.ok()) {
-    return absl::Status(mapped.status().code(),
-                        absl::StrCat("rank ", rank, "'s segment: ", mapped.status().message()));
+  if (shares_memory()) {
+    auto mapped = SharedSegment::Map(segment.arena_bytes, descriptor);
+    if (!mapped.ok()) {
+      return absl::Status(
+          mapped.status().code(),
+          absl::StrCat("rank ", link.rank, "'s segment: ", mapped.status().message()));
+    }
+    link.segment = *std::move(mapped);
   }
-  link.member.segment = *std::move(mapped);
-  if (link.stage == Stage::kSaidHello) SHERD_RETURN_IF_ERROR(SendSegment(rank));
+  if (link.stage == Stage::kSaidHello) SHERD_RETURN_IF_ERROR(SendSegment(link));
   link.stage = Stage::kReady;
   return absl::OkStatus();
 }
 
-absl::Status Formation::SendSegment(int rank) {
+absl::Status Formation::SendSegment(const Link& link) {
   const LinkSegment segment{.secret = group_.secret, .arena_bytes = arena_bytes_};
-  const absl::Status sent = SendLinkMessage(link(rank).member.link.get(), segment, own_segment_);
+  const absl::Status sent = SendLinkMessage(link.socket.get(), segment, own_segment_);
   // It may have said why it went: that comes out of Hear.
   return absl::IsUnavailable(sent) ? absl::OkStatus() : sent;
 }
@@ -237,17 +271,17 @@ void Formation::SayGoodbye(const absl::Status& status) {
   for (Link& link : links_) {
     if (link.stage == Stage::kNoLink) continue;
     // Best effort: the link is closed right after.
-    (void)SendLinkMessage(link.member.link.get(), goodbye);
+    (void)SendLinkMessage(link.socket.get(), goodbye);
+    CloseGently(link.socket);
   }
   inbox_.Close(key_, goodbye);
 }
 
 absl::Status Formation::Missing() const {
   std::vector<int> missing;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank != group_.rank && links_[static_cast<size_t>(rank)].stage != Stage::kReady) {
-      missing.push_back(rank);
-    }
+  for (const Link& link : links_) {
+    if (link.rank == group_.rank || link.stage == Stage::kReady) continue;
+    if (missing.empty() || missing.back() != link.rank) missing.push_back(link.rank);
   }
   return absl::DeadlineExceededError(
       absl::StrCat("rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "), " of ",

@@ -18,47 +18,59 @@ namespace sherd {
 // Another member of a formed group.
 struct Member {
   FileDescriptor link;
-  SharedSegment segment;
+  SharedSegment segment;  // where the group shares memory
+  FileDescriptor data;    // and else
 };
+
+// The members' links by rank, -1 for the own.
+std::vector<int> LinksOf(const std::vector<Member>& members);
 
 // What a member's Goodbye means to the others.
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank);
 
 // One attempt to form one group: a link between every two members, the higher rank connecting to
-// the lower, and each other's segment. Per link:
+// the lower, and each other's segment; or, where members share no memory, a second link for data.
+// Per link:
 //   higher: Hello ->            <- Segment (lower)   Segment ->
 // The lower rank answers a Hello only once its own formation runs, so either may come first. A link
 // closed without Goodbye before that answer is opened again (a full inbox), and so is one to a full
 // queue; a connection refused means that the member's process is gone.
 class Formation {
  public:
-  Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment, const ShmOptions& options,
+  // `own_segment` is -1 in a group that shares no memory.
+  Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment, const FormOptions& options,
             FormationAbort* abort);
   Formation(const Formation&) = delete;
 
-  // Every member by rank; the own place is empty. Errors are those of FormShmCommunicator. Call
-  // once.
+  // Every member by rank; the own place is empty. Errors are those of FormCommunicator. Call once.
   absl::StatusOr<std::vector<Member>> Run();
 
  private:
   enum class Stage { kNoLink, kSaidHello, kSentSegment, kReady };
   struct Link {
+    int rank = -1;
+    LinkLane lane = LinkLane::kControl;
     Stage stage = Stage::kNoLink;
     Deadline next_attempt{absl::ZeroDuration()};
-    Member member;
+    // A connection that may not have come about yet: to a lower rank, or to see whether the process
+    // of a higher one is there.
+    FileDescriptor attempt;
+    FileDescriptor socket;
+    SharedSegment segment;
   };
 
   absl::Status FormLinks();
   bool Complete() const;
-  absl::Status Connect(int rank);
-  // Looks whether the process of a higher rank that has not come is still there.
-  absl::Status Probe(int rank);
+  // Goes on with linking to a lower rank, or with looking after a higher one that has not come.
+  absl::Status Attempt(Link& link);
+  absl::Status Introduce(Link& link);
   absl::Status ClaimArrivals();
   absl::Status Welcome(LinkInbox::Arrival arrival);
   absl::Status Listen();
-  absl::Status Hear(int rank);
-  absl::Status TakeSegment(int rank, const LinkSegment& segment, const FileDescriptor& descriptor);
-  absl::Status SendSegment(int rank);
+  absl::Status Hear(Link& link);
+  absl::Status TakeSegment(Link& link, const LinkSegment& segment,
+                           const FileDescriptor& descriptor);
+  absl::Status SendSegment(const Link& link);
   // To all that have linked and to all that still will.
   void SayGoodbye(const absl::Status& status);
   absl::Status Missing() const;
@@ -66,7 +78,11 @@ class Formation {
 
   bool aborted() const { return abort_ != nullptr && abort_->aborted(); }
   int size() const { return static_cast<int>(group_.addresses.size()); }
-  Link& link(int rank) { return links_[static_cast<size_t>(rank)]; }
+  bool shares_memory() const { return own_segment_ >= 0; }
+  int lanes() const { return shares_memory() ? 1 : 2; }
+  Link& link(int rank, LinkLane lane) {
+    return links_[static_cast<size_t>(rank * lanes() + static_cast<int>(lane))];
+  }
   const std::string& address(int rank) const { return group_.addresses[static_cast<size_t>(rank)]; }
 
   LinkInbox& inbox_;
@@ -78,7 +94,7 @@ class Formation {
   const Deadline deadline_;
   FormationAbort* const abort_;
   FileDescriptor arrivals_;  // readable when the inbox has a link for us
-  std::vector<Link> links_;  // by rank
+  std::vector<Link> links_;  // by rank, then lane; those of the own rank stay empty
 };
 
 }  // namespace sherd

@@ -30,10 +30,15 @@ constexpr int kHousekeepingMs = 250;
 // Accepts links on its own thread and parks those that introduce themselves in the inbox.
 class LinkListener final : public DataListener {
  public:
-  LinkListener(FileDescriptor socket, FileDescriptor stop, std::string address)
-      : socket_(std::move(socket)),
+  // A socket and where it listens.
+  struct Door {
+    FileDescriptor socket;
+    std::string address;
+  };
+  LinkListener(Door local, Door network, FileDescriptor stop)
+      : local_(std::move(local)),
+        network_(std::move(network)),
         stop_(std::move(stop)),
-        address_(std::move(address)),
         inbox_(LinkInbox::Options()),
         thread_([this] { Serve(); }) {}
 
@@ -43,14 +48,17 @@ class LinkListener final : public DataListener {
     thread_.join();
   }
 
-  std::string address() const override { return address_; }
+  std::string address() const override { return local_.address; }
+  std::string network_address() const override { return network_.address; }
   LinkInbox& inbox() override { return inbox_; }
 
  private:
   void Serve() {
     std::vector<pollfd> polled;
     while (true) {
-      polled = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+      polled = {{stop_.get(), POLLIN, 0},
+                {local_.socket.get(), POLLIN, 0},
+                {network_.socket.get(), POLLIN, 0}};
       for (const Newcomer& newcomer : newcomers_) {
         polled.push_back({newcomer.link.get(), POLLIN, 0});
       }
@@ -59,17 +67,17 @@ class LinkListener final : public DataListener {
       if (polled[0].revents != 0) return;
       // Before accepting, while the list and `polled` still correspond.
       HearNewcomers(polled);
-      if (polled[1].revents != 0) Accept();
+      if (polled[1].revents != 0) Accept(local_);
+      if (polled[2].revents != 0) Accept(network_);
       inbox_.CloseExpired();
     }
   }
 
   void HearNewcomers(const std::vector<pollfd>& polled) {
-    size_t index = 2;
+    size_t index = kFirstNewcomer;
     for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end(); ++index) {
-      const bool heard = polled[index].revents != 0;
-      if (heard) Hear(*newcomer);
-      if (heard || newcomer->deadline.passed()) {
+      const bool done = polled[index].revents != 0 && Hear(*newcomer);
+      if (done || newcomer->deadline.passed()) {
         newcomer = newcomers_.erase(newcomer);
       } else {
         ++newcomer;
@@ -77,17 +85,19 @@ class LinkListener final : public DataListener {
     }
   }
 
-  // Anything but a Hello ends the link: a stranger.
-  void Hear(Newcomer& newcomer) {
+  // False while its first message is not whole. Anything but a Hello ends the link: a stranger.
+  bool Hear(Newcomer& newcomer) {
     ReceivedLinkMessage received = ReceiveLinkMessage(newcomer.link.get());
-    if (received.input != LinkInput::kMessage) return;
+    if (received.input == LinkInput::kNothing) return false;
+    if (received.input != LinkInput::kMessage) return true;
     if (auto* hello = std::get_if<LinkHello>(&received.message)) {
       inbox_.Add(std::move(newcomer.link), std::move(*hello));
     }
+    return true;
   }
 
-  void Accept() {
-    absl::StatusOr<FileDescriptor> link = AcceptLink(socket_.get());
+  void Accept(const Door& door) {
+    absl::StatusOr<FileDescriptor> link = AcceptLink(door.socket.get());
     if (!link.ok()) {
       Log(Severity::kWarning, link.status().message());
       // The connection stays in the queue; poll would return at once, so wait for the stop alone.
@@ -100,9 +110,12 @@ class LinkListener final : public DataListener {
     newcomers_.push_back({*std::move(link), Deadline(kHelloTimeout)});
   }
 
-  const FileDescriptor socket_;
+  // In the list of what is polled, behind the stop and the doors.
+  static constexpr size_t kFirstNewcomer = 3;
+
+  const Door local_;
+  const Door network_;
   const FileDescriptor stop_;
-  const std::string address_;
   LinkInbox inbox_;
   std::list<Newcomer> newcomers_;  // oldest first; of the thread alone
   std::thread thread_;
@@ -110,12 +123,14 @@ class LinkListener final : public DataListener {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataListener>> DataListener::Bind() {
-  std::string address;
-  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, ListenForLinks(&address));
+absl::StatusOr<std::unique_ptr<DataListener>> DataListener::Bind(const std::string& host) {
+  LinkListener::Door local;
+  SHERD_ASSIGN_OR_RETURN(local.socket, ListenForLinks(&local.address));
+  LinkListener::Door network;
+  SHERD_ASSIGN_OR_RETURN(network.socket, ListenForTcpLinks(host, &network.address));
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return absl::ResourceExhaustedError("no descriptor for the data listener");
-  return std::make_unique<LinkListener>(std::move(socket), std::move(stop), std::move(address));
+  return std::make_unique<LinkListener>(std::move(local), std::move(network), std::move(stop));
 }
 
 }  // namespace sherd

@@ -9,7 +9,7 @@ namespace sherd {
 namespace {
 
 constexpr uint32_t kMagic = 0x44524853;  // "SHRD"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 enum class Kind : uint8_t { kHello = 1, kSegment = 2, kGoodbye = 3 };
 
 class Writer {
@@ -51,16 +51,18 @@ class Reader {
   }
   std::string String() {
     const size_t length = Integer<uint16_t>();
-    if (length > kMaxLinkStringBytes) short_ = true;
-    return std::string(Bytes(short_ ? 0 : length));
+    if (length > kMaxLinkStringBytes) wrong_ = true;
+    return std::string(Bytes(wrong_ ? 0 : length));
   }
+  // What was read cannot be.
+  void Refuse() { wrong_ = true; }
   // Everything was there and nothing is left over.
-  bool complete() const { return !short_ && in_.empty(); }
+  bool complete() const { return !wrong_ && in_.empty(); }
 
  private:
   absl::string_view Bytes(size_t length) {
     if (length > in_.size()) {
-      short_ = true;
+      wrong_ = true;
       return "";
     }
     const absl::string_view bytes = in_.substr(0, length);
@@ -69,7 +71,7 @@ class Reader {
   }
 
   absl::string_view in_;
-  bool short_ = false;
+  bool wrong_ = false;
 };
 
 std::string Encode(const LinkHello& hello) {
@@ -81,6 +83,7 @@ std::string Encode(const LinkHello& hello) {
   writer.Integer(hello.size);
   writer.Integer(hello.from);
   writer.Integer(hello.to);
+  writer.Integer(static_cast<uint8_t>(hello.lane));
   return writer.Take();
 }
 
@@ -108,6 +111,9 @@ LinkHello DecodeHello(Reader& reader) {
   hello.size = reader.Integer<int32_t>();
   hello.from = reader.Integer<int32_t>();
   hello.to = reader.Integer<int32_t>();
+  const uint8_t lane = reader.Integer<uint8_t>();
+  if (lane > static_cast<uint8_t>(LinkLane::kData)) reader.Refuse();
+  hello.lane = static_cast<LinkLane>(lane);
   return hello;
 }
 

@@ -15,6 +15,10 @@ namespace sherd {
 // member of the higher rank), a Segment in each direction, and a Goodbye in each direction; an end
 // of the link without Goodbye is the death of the peer's process.
 
+// What travels on a link between two members besides these messages: nothing, or the data of
+// collectives, which follow Segment in both directions and take the place of Goodbye.
+enum class LinkLane : uint8_t { kControl = 0, kData = 1 };
+
 // "I am rank `from` of this group and want rank `to`."
 struct LinkHello {
   std::string job_id;
@@ -24,9 +28,11 @@ struct LinkHello {
   int32_t size = 0;
   int32_t from = 0;
   int32_t to = 0;
+  LinkLane lane = LinkLane::kControl;
 };
 
-// Comes with the descriptor of the sender's segment.
+// "I know the secret too." Comes with the descriptor of the sender's segment where the group shares
+// memory.
 struct LinkSegment {
   std::string secret;
   int64_t arena_bytes = 0;

@@ -1,52 +1,62 @@
 #include "worker/comm/link_socket.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "worker/comm/link_address.h"
 
 namespace sherd {
 namespace {
 
-constexpr absl::string_view kScheme = "unix-abstract:";
+constexpr size_t kLengthBytes = sizeof(uint32_t);
 
 absl::Status ErrnoStatus(absl::StatusCode code, absl::string_view what) {
   return absl::Status(code, absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-struct AbstractAddress {
-  sockaddr_un address = {};
-  socklen_t length = 0;
-};
-
-absl::StatusOr<AbstractAddress> ParseAddress(absl::string_view text) {
-  AbstractAddress parsed;
-  absl::string_view name = text;
-  if (!absl::ConsumePrefix(&name, kScheme) || name.empty() ||
-      name.size() + 1 > sizeof(parsed.address.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data address '", text, "' is not of the form ", kScheme, "NAME"));
-  }
-  parsed.address.sun_family = AF_UNIX;
-  // An abstract name starts with a zero byte and does not end with one.
-  std::memcpy(parsed.address.sun_path + 1, name.data(), name.size());
-  parsed.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return parsed;
+int IntegerOption(int socket, int option) {
+  int value = 0;
+  socklen_t length = sizeof(value);
+  ::getsockopt(socket, SOL_SOCKET, option, &value, &length);
+  return value;
 }
 
-absl::StatusOr<FileDescriptor> NewSocket() {
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+bool IsTcp(int link) { return IntegerOption(link, SO_DOMAIN) != AF_UNIX; }
+
+// Messages are small and waited for.
+void SendAtOnce(int link) {
+  const int on = 1;
+  ::setsockopt(link, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+absl::StatusOr<FileDescriptor> NewSocket(int family) {
+  const int kind = family == AF_UNIX ? SOCK_SEQPACKET : SOCK_STREAM;
+  FileDescriptor socket(::socket(family, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ErrnoStatus(absl::StatusCode::kResourceExhausted, "socket");
+  if (family != AF_UNIX) SendAtOnce(socket.get());
+  return socket;
+}
+
+absl::StatusOr<FileDescriptor> ListenAt(const LinkAddress& address, absl::string_view name) {
+  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, NewSocket(address.family()));
+  if (::bind(socket.get(), address.get(), address.length) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    return ErrnoStatus(absl::StatusCode::kUnavailable, absl::StrCat("listen at ", name));
+  }
   return socket;
 }
 
@@ -82,20 +92,30 @@ absl::StatusOr<FileDescriptor> ListenForLinks(std::string* address) {
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
     return ErrnoStatus(absl::StatusCode::kInternal, "getrandom");
   }
-  *address = absl::StrCat(kScheme, "sherd-",
+  *address = absl::StrCat("unix-abstract:sherd-",
                           absl::BytesToHexString(absl::string_view(random.data(), random.size())));
-  SHERD_ASSIGN_OR_RETURN(const AbstractAddress parsed, ParseAddress(*address));
-  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, NewSocket());
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&parsed.address), parsed.length) !=
-          0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0) {
-    return ErrnoStatus(absl::StatusCode::kUnavailable, absl::StrCat("listen at ", *address));
+  SHERD_ASSIGN_OR_RETURN(const LinkAddress parsed, ParseLinkAddress(*address));
+  return ListenAt(parsed, *address);
+}
+
+absl::StatusOr<FileDescriptor> ListenForTcpLinks(const std::string& host, std::string* address) {
+  SHERD_ASSIGN_OR_RETURN(LinkAddress bound, ResolveHost(host));
+  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, ListenAt(bound, host));
+  bound.length = sizeof(bound.storage);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) !=
+      0) {
+    return ErrnoStatus(absl::StatusCode::kInternal, "getsockname");
   }
+  *address = FormatTcpAddress(bound);
   return socket;
 }
 
 absl::StatusOr<FileDescriptor> AcceptLink(int listener) {
   FileDescriptor link(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (link.valid() && IsTcp(link.get())) {
+    SendAtOnce(link.get());
+    return link;
+  }
   if (link.valid()) return BelongsToThisUser(link.get()) ? std::move(link) : FileDescriptor();
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
     return ErrnoStatus(absl::StatusCode::kResourceExhausted, "accept");
@@ -104,19 +124,106 @@ absl::StatusOr<FileDescriptor> AcceptLink(int listener) {
 }
 
 absl::StatusOr<FileDescriptor> ConnectLink(absl::string_view address) {
-  SHERD_ASSIGN_OR_RETURN(const AbstractAddress parsed, ParseAddress(address));
-  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, NewSocket());
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&parsed.address), parsed.length) ==
-      0) {
+  SHERD_ASSIGN_OR_RETURN(const LinkAddress parsed, ParseLinkAddress(address));
+  SHERD_ASSIGN_OR_RETURN(FileDescriptor socket, NewSocket(parsed.family()));
+  if (::connect(socket.get(), parsed.get(), parsed.length) == 0 || errno == EINPROGRESS) {
     return socket;
   }
-  const bool try_again = errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM;
+  // At an abstract address there is somebody or there is not; on a network much else can fail.
+  const bool try_again = parsed.family() == AF_UNIX ? errno == EAGAIN || errno == EINTR ||
+                                                          errno == ENOBUFS || errno == ENOMEM
+                                                    : errno != ECONNREFUSED;
   return ErrnoStatus(
       try_again ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable, address);
 }
 
+LinkAttempt CheckAttempt(int link) {
+  pollfd waiting = {link, POLLOUT, 0};
+  if (::poll(&waiting, 1, 0) == 0) return LinkAttempt::kUnderWay;
+  const int error = IntegerOption(link, SO_ERROR);
+  if (error == ECONNREFUSED) return LinkAttempt::kRefused;
+  return error == 0 ? LinkAttempt::kConnected : LinkAttempt::kFailed;
+}
+
+int64_t TcpMessageBytes(const LinkMessage& message) {
+  return static_cast<int64_t>(kLengthBytes + EncodeLinkMessage(message).size());
+}
+
+namespace {
+
+absl::Status NotSent(bool full) {
+  return ErrnoStatus(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
+                     "send on a data link");
+}
+
+absl::Status SendOverTcp(int link, const std::string& message) {
+  std::string bytes;
+  for (size_t byte = 0; byte < kLengthBytes; ++byte) {
+    bytes.push_back(static_cast<char>(message.size() >> (8 * byte)));
+  }
+  bytes += message;
+  ssize_t sent;
+  do {
+    sent = ::send(link, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
+  return NotSent(sent >= 0 || errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM);
+}
+
+ReceivedLinkMessage Decoded(absl::string_view bytes) {
+  ReceivedLinkMessage received;
+  auto message = DecodeLinkMessage(bytes);
+  received.input = message.ok() ? LinkInput::kMessage : LinkInput::kGarbage;
+  if (message.ok()) received.message = *std::move(message);
+  return received;
+}
+
+// Looks at what is there without taking it until the message is whole; meanwhile the socket is
+// readable only when more has come.
+ReceivedLinkMessage ReceiveOverTcp(int link) {
+  ReceivedLinkMessage received;
+  // Before looking: what comes before the end is there once the end is.
+  pollfd end = {link, POLLRDHUP, 0};
+  const bool ended = ::poll(&end, 1, 0) > 0;
+  std::array<char, kLengthBytes + kMaxLinkMessageBytes> bytes;
+  ssize_t there;
+  do {
+    there = ::recv(link, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+  } while (there < 0 && errno == EINTR);
+  if (there <= 0) {
+    received.input = there < 0 && errno == EAGAIN ? LinkInput::kNothing : LinkInput::kClosed;
+    return received;
+  }
+  size_t whole = kLengthBytes;
+  if (static_cast<size_t>(there) >= kLengthBytes) {
+    for (size_t byte = 0; byte < kLengthBytes; ++byte) {
+      whole += static_cast<size_t>(static_cast<unsigned char>(bytes[byte])) << (8 * byte);
+    }
+  }
+  if (whole > bytes.size()) {
+    received.input = LinkInput::kGarbage;
+    return received;
+  }
+  const bool complete =
+      static_cast<size_t>(there) >= kLengthBytes && static_cast<size_t>(there) >= whole;
+  const int wanted = complete ? 1 : static_cast<int>(std::max(whole, kLengthBytes));
+  ::setsockopt(link, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted));
+  if (!complete) {
+    if (ended) received.input = LinkInput::kClosed;
+    return received;
+  }
+  if (::recv(link, bytes.data(), whole, MSG_DONTWAIT) != static_cast<ssize_t>(whole)) {
+    received.input = LinkInput::kClosed;
+    return received;
+  }
+  return Decoded(absl::string_view(bytes.data() + kLengthBytes, whole - kLengthBytes));
+}
+
+}  // namespace
+
 absl::Status SendLinkMessage(int link, const LinkMessage& message, int attached) {
   std::string bytes = EncodeLinkMessage(message);
+  if (IsTcp(link)) return SendOverTcp(link, bytes);
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};
   msghdr header = {};
   header.msg_iov = &part;
@@ -136,12 +243,11 @@ absl::Status SendLinkMessage(int link, const LinkMessage& message, int attached)
     sent = ::sendmsg(link, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return absl::OkStatus();
-  const bool full = errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS;
-  return ErrnoStatus(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
-                     "send on a data link");
+  return NotSent(errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS);
 }
 
 ReceivedLinkMessage ReceiveLinkMessage(int link) {
+  if (IsTcp(link)) return ReceiveOverTcp(link);
   ReceivedLinkMessage received;
   std::array<char, kMaxLinkMessageBytes> bytes;
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};
@@ -162,19 +268,24 @@ ReceivedLinkMessage ReceiveLinkMessage(int link) {
     received.input = errno == EAGAIN ? LinkInput::kNothing : LinkInput::kClosed;
     return received;
   }
-  received.attached = TakeAttached(header);
+  FileDescriptor attached = TakeAttached(header);
   if (length == 0) {
     received.input = LinkInput::kClosed;
     return received;
   }
-  auto message = DecodeLinkMessage(absl::string_view(bytes.data(), static_cast<size_t>(length)));
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !message.ok()) {
-    received.input = LinkInput::kGarbage;
-    return received;
-  }
-  received.input = LinkInput::kMessage;
-  received.message = *std::move(message);
+  received = Decoded(absl::string_view(bytes.data(), static_cast<size_t>(length)));
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) received.input = LinkInput::kGarbage;
+  if (received.input == LinkInput::kMessage) received.attached = std::move(attached);
   return received;
+}
+
+void CloseGently(FileDescriptor& link) {
+  if (!link.valid()) return;
+  ::shutdown(link.get(), SHUT_WR);
+  std::array<char, 4096> unread;
+  while (::recv(link.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+  }
+  link.Close();
 }
 
 }  // namespace sherd

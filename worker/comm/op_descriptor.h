@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/dtype.h"
 #include "worker/comm/communicator.h"
 
@@ -29,5 +32,14 @@ std::string Describe(const OpDescriptor& op);
 // OK when both ranks called the same; else kFailedPrecondition naming both ranks and calls.
 absl::Status CheckSameCall(int rank, const OpDescriptor& ours, int peer,
                            const OpDescriptor& theirs);
+
+// As it goes ahead of an operation's data over TCP: sequence u64, count i64, segments,
+// contributors, root i32, collective, dtype u8, two zero bytes; little-endian. The arena's offset
+// stays behind.
+inline constexpr int64_t kWireDescriptorBytes = 32;
+using WireDescriptor = std::array<std::byte, kWireDescriptorBytes>;
+WireDescriptor EncodeDescriptor(const OpDescriptor& op);
+// kInvalidArgument for what EncodeDescriptor does not make.
+absl::StatusOr<OpDescriptor> DecodeDescriptor(const WireDescriptor& bytes);
 
 }  // namespace sherd

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/control_block.h"
 #include "worker/comm/file_descriptor.h"
+#include "worker/comm/pages.h"
 
 namespace sherd {
 
@@ -15,12 +16,6 @@ namespace sherd {
 class SharedSegment {
  public:
   SharedSegment() = default;
-  ~SharedSegment();
-  SharedSegment(SharedSegment&& other) noexcept { swap(other); }
-  SharedSegment& operator=(SharedSegment&& other) noexcept {
-    swap(other);
-    return *this;
-  }
 
   // Makes and maps a segment with zeroed memory that cannot shrink or grow; `descriptor` is to be
   // passed to the other members. kResourceExhausted, naming the sizes, when memory does not
@@ -34,18 +29,18 @@ class SharedSegment {
   // Of every segment, beside its arena.
   static int64_t control_bytes();
 
-  bool mapped() const { return control_ != nullptr; }
-  ControlBlock& control() const { return *control_; }
-  std::byte* arena() const { return arena_; }
+  bool mapped() const { return control_.begin() != nullptr; }
+  ControlBlock& control() const { return *reinterpret_cast<ControlBlock*>(control_.begin()); }
+  std::byte* arena() const { return arena_.begin(); }
   int64_t arena_bytes() const { return arena_bytes_; }
 
  private:
-  static absl::StatusOr<SharedSegment> MapBoth(int64_t arena_bytes, int descriptor,
+  static absl::StatusOr<SharedSegment> MapBoth(int64_t arena_bytes,
+                                               const FileDescriptor& descriptor,
                                                int arena_protection);
-  void swap(SharedSegment& other) noexcept;
 
-  ControlBlock* control_ = nullptr;
-  std::byte* arena_ = nullptr;
+  PageMapping control_;
+  PageMapping arena_;
   int64_t arena_bytes_ = 0;
 };
 

@@ -39,7 +39,7 @@ Ticket ShmCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int
       Tell(own().control().reduced, Reduced(index).wanted);
       SHERD_RETURN_IF_ERROR(ForEachPeer(copy));
     }
-    CountContributions(op, ChunkOf(rank_, op.count).elements());
+    CountContributions(op, ChunkOf(op.count, size(), rank_).elements());
     const Deadline deadline(operation_timeout_);
     SHERD_RETURN_IF_ERROR(ForEachPeer([&](int peer) -> absl::Status {
       int64_t& next = copied[static_cast<size_t>(peer)];
@@ -47,7 +47,7 @@ Ticket ShmCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int
         SHERD_RETURN_IF_ERROR(Await(op, peer, Reduced(next), deadline));
         SHERD_RETURN_IF_ERROR(copy(peer));
       }
-      CountSent(op, peer, ChunkOf(peer, op.count).elements() * SizeOf(op.dtype));
+      CountSent(op, peer, ChunkOf(op.count, size(), peer).elements() * SizeOf(op.dtype));
       return absl::OkStatus();
     }));
     pieces_before_ += static_cast<uint32_t>(pieces);
@@ -60,9 +60,8 @@ int64_t ShmCommunicator::PiecesOf(const OpDescriptor& op) const {
   return (largest_chunk + kPieceBytes - 1) / kPieceBytes;
 }
 
-ShmCommunicator::Chunk ShmCommunicator::PieceOf(const OpDescriptor& op, int rank,
-                                                int64_t index) const {
-  const Chunk chunk = ChunkOf(rank, op.count);
+Chunk ShmCommunicator::PieceOf(const OpDescriptor& op, int rank, int64_t index) const {
+  const Chunk chunk = ChunkOf(op.count, size(), rank);
   const int64_t elements = kPieceBytes / SizeOf(op.dtype);
   return {std::min(chunk.end, chunk.begin + index * elements),
           std::min(chunk.end, chunk.begin + (index + 1) * elements)};

@@ -18,12 +18,6 @@ constexpr int64_t kCopyBytes = 1 << 20;
 
 }  // namespace
 
-ShmCommunicator::Chunk ShmCommunicator::ChunkOf(int rank, int64_t elements) const {
-  const int64_t ranks = size();
-  return {elements / ranks * rank + elements % ranks * rank / ranks,
-          elements / ranks * (rank + 1) + elements % ranks * (rank + 1) / ranks};
-}
-
 int64_t ShmCommunicator::ArenaOffset(const void* data, int64_t bytes) const {
   if (bytes == 0) return 0;
   const int64_t offset = static_cast<const std::byte*>(data) - arena();
@@ -156,20 +150,7 @@ absl::Status ShmCommunicator::ReduceChunk(const OpDescriptor& op,
   for (int64_t first = chunk.begin; first < chunk.end; first += tile_elements) {
     if (queue_.failed()) return queue_.status();
     const int64_t elements = std::min(tile_elements, chunk.end - first);
-    const int64_t offset = first * element_bytes;
-    const auto bytes = static_cast<size_t>(elements * element_bytes);
-    std::byte* const own_tile = data + offset;
-    tree.Begin(elements);
-    for (const std::byte* leaf : leaves) {
-      // The own leaf gives way to the sum, so it may serve as memory of a node.
-      leaf == data ? tree.AddWritable(own_tile) : tree.Add(leaf + offset);
-    }
-    const void* sum = tree.Sum();
-    if (sum == nullptr) {
-      std::memset(own_tile, 0, bytes);
-    } else if (sum != own_tile) {
-      std::memcpy(own_tile, sum, bytes);
-    }
+    SumTile(tree, leaves, data, first * element_bytes, elements);
   }
   return absl::OkStatus();
 }

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "worker/comm/futex.h"
-#include "worker/comm/link_socket.h"
 
 namespace sherd {
 namespace {
@@ -21,75 +20,18 @@ constexpr absl::Duration kSleepSlice = absl::Milliseconds(50);
 // A failed peer sends its reason before it says that it failed.
 constexpr absl::Duration kReasonPatience = absl::Milliseconds(200);
 
-std::vector<int> LinksOf(const std::vector<Member>& members) {
-  std::vector<int> links;
-  for (const Member& member : members) links.push_back(member.link.get());
-  return links;
-}
-
 }  // namespace
 
 ShmCommunicator::ShmCommunicator(int rank, std::vector<Member> members,
                                  absl::Duration operation_timeout)
-    : rank_(rank),
-      members_(std::move(members)),
-      operation_timeout_(operation_timeout),
-      left_(members_.size()) {
-  if (size() == 1) return;
-  monitor_ = std::make_unique<PeerMonitor>(
-      LinksOf(members_),
-      PeerMonitor::Callbacks{
-          .on_goodbye = [this](int peer, const LinkGoodbye& goodbye) { OnGoodbye(peer, goodbye); },
-          .on_lost = [this](int peer) { OnLost(peer); }});
+    : rank_(rank), members_(std::move(members)), operation_timeout_(operation_timeout) {
+  relay_ = std::make_unique<FailureRelay>(
+      rank, LinksOf(members_), queue_,
+      FailureRelay::Callbacks{.before_end = [this] { own().control().failed.store(1); },
+                              .wake = [this] { WakeOwnThread(); }});
 }
 
-ShmCommunicator::~ShmCommunicator() {
-  if (!queue_.idle()) Abort("the communicator was destroyed while operations were under way");
-  // Ignored by the others after a failure: one Goodbye ends a link.
-  SendGoodbye(LinkGoodbye{});
-  monitor_.reset();
-}
-
-void ShmCommunicator::Abort(absl::string_view reason) {
-  Fail(absl::AbortedError(reason), absl::StrCat("rank ", rank_, " aborted: ", reason), -1, -1);
-}
-
-void ShmCommunicator::Fail(const absl::Status& error, const std::string& goodbye, int lost_peer,
-                           int by) {
-  {
-    absl::MutexLock lock(&fail_mutex_);
-    if (queue_.failed()) return;
-    // First: once the queue has failed, Wait returns and the caller may write to its buffers.
-    own().control().failed.store(1);
-    ended_by_.store(by);
-    queue_.Fail(error);
-  }
-  SendGoodbye({.code = error.code(), .lost_peer = lost_peer, .text = goodbye});
-  WakeOwnThread();
-}
-
-void ShmCommunicator::OnGoodbye(int peer, const LinkGoodbye& goodbye) {
-  if (goodbye.code == absl::StatusCode::kOk) {
-    left_[static_cast<size_t>(peer)].store(true);
-    WakeOwnThread();
-    return;
-  }
-  const bool names_member = goodbye.lost_peer >= 0 && goodbye.lost_peer < size();
-  const int lost = names_member ? goodbye.lost_peer : -1;
-  Fail(StatusOf(goodbye, peer), goodbye.text, lost, lost >= 0 ? lost : peer);
-}
-
-void ShmCommunicator::OnLost(int peer) {
-  const std::string text = absl::StrCat("rank ", peer, ": its process went away");
-  Fail(absl::UnavailableError(text), text, peer, peer);
-}
-
-void ShmCommunicator::SendGoodbye(const LinkGoodbye& goodbye) {
-  for (const Member& member : members_) {
-    // A link that is gone needs none.
-    if (member.link.valid()) (void)SendLinkMessage(member.link.get(), goodbye);
-  }
-}
+ShmCommunicator::~ShmCommunicator() { relay_->Leave(); }
 
 void ShmCommunicator::WakeOwnThread() {
   // It sleeps on a word of any other member.
@@ -113,7 +55,7 @@ WireCounts ShmCommunicator::counts() const {
 Ticket ShmCommunicator::EnqueueOp(OpDescriptor op, std::string record, Body body) {
   return queue_.Enqueue([this, op, record = std::move(record), body = std::move(body)] {
     absl::Status status = RunOp(op, record, body);
-    if (!status.ok()) Fail(status, std::string(status.message()), -1, -1);
+    if (!status.ok()) relay_->Fail(status);
     return status;
   });
 }
@@ -193,7 +135,7 @@ absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, const Mile
     }
     control.sleepers.fetch_sub(1);
     // Before the word: a member leaves after its last step.
-    const bool left = left_[static_cast<size_t>(peer)].load();
+    const bool left = relay_->left(peer);
     if (HasPassed(peer, milestone)) return absl::OkStatus();
     if (queue_.failed()) return queue_.status();
     if (left) {

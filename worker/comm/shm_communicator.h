@@ -9,11 +9,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "worker/comm/chunk.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/failure_relay.h"
 #include "worker/comm/formation.h"
 #include "worker/comm/op_descriptor.h"
 #include "worker/comm/operation_queue.h"
-#include "worker/comm/peer_monitor.h"
 #include "worker/comm/progress.h"
 
 namespace sherd {
@@ -46,10 +47,10 @@ class ShmCommunicator final : public Communicator {
   Ticket Barrier() override;
   Ticket Exchange(const void* record, void* records, int64_t bytes) override;
   absl::Status Wait(Ticket ticket) override { return queue_.Wait(ticket); }
-  void Abort(absl::string_view reason) override;
+  void Abort(absl::string_view reason) override { relay_->Abort(reason); }
   absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
-  int ended_by() const override { return ended_by_.load(); }
+  int ended_by() const override { return relay_->ended_by(); }
 
  private:
   using Body = std::function<absl::Status(const OpDescriptor& op)>;
@@ -94,13 +95,6 @@ class ShmCommunicator final : public Communicator {
   absl::Status CopyFrom(const OpDescriptor& op, int peer, const std::byte* from, std::byte* to,
                         int64_t bytes);
   void CountSent(const OpDescriptor& op, int by, int64_t bytes);
-  // A run of elements of an operation's data.
-  struct Chunk {
-    int64_t begin, end;
-    int64_t elements() const { return end - begin; }
-  };
-  // The part of an all-reduce that a rank reduces.
-  Chunk ChunkOf(int rank, int64_t elements) const;
   // The contributors' data of the operation, `data` for the own.
   absl::StatusOr<std::vector<const std::byte*>> Leaves(const OpDescriptor& op,
                                                        std::byte* data) const;
@@ -120,30 +114,19 @@ class ShmCommunicator final : public Communicator {
   // moves `next` on.
   absl::Status CopyReducedPieces(const OpDescriptor& op, int peer, std::byte* data, int64_t& next);
 
-  // Ends the communicator, here and, by Goodbye, everywhere; the first error wins.
-  // `by`: the peer that it came from, or -1.
-  void Fail(const absl::Status& error, const std::string& goodbye, int lost_peer, int by)
-      ABSL_LOCKS_EXCLUDED(fail_mutex_);
-  void OnGoodbye(int peer, const LinkGoodbye& goodbye);
-  void OnLost(int peer);
-  void SendGoodbye(const LinkGoodbye& goodbye);
   void WakeOwnThread();
 
   const int rank_;
   const std::vector<Member> members_;
   const absl::Duration operation_timeout_;
-  std::atomic<int> ended_by_{-1};
-  absl::Mutex fail_mutex_;  // held to find out whose error is the first
-  // By rank: the member took its leave in order.
-  std::vector<std::atomic<bool>> left_;
   uint64_t sequence_ = 0;  // of the queue's thread: operations begun
   // Of the queue's thread: pieces of the all-reduces before this one; the same on every rank.
   uint32_t pieces_before_ = 0;
   mutable absl::Mutex calls_mutex_;
   // Calls and seconds alone; bytes are counted in the segments.
   WireCounts calls_ ABSL_GUARDED_BY(calls_mutex_);
+  std::unique_ptr<FailureRelay> relay_;  // before the queue, whose thread uses it to the end
   OperationQueue queue_;
-  std::unique_ptr<PeerMonitor> monitor_;  // null in a group of one
 };
 
 }  // namespace sherd

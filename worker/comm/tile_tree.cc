@@ -72,4 +72,21 @@ TileTree::Node TileTree::NewNode() {
   return {tile, tile, index};
 }
 
+void SumTile(TileTree& tree, absl::Span<const std::byte* const> leaves, std::byte* sum,
+             int64_t offset, int64_t elements) {
+  std::byte* const own_tile = sum + offset;
+  tree.Begin(elements);
+  for (const std::byte* leaf : leaves) {
+    // A leaf that gives way to the sum may serve as memory of a node.
+    leaf == sum ? tree.AddWritable(own_tile) : tree.Add(leaf + offset);
+  }
+  const auto bytes = static_cast<size_t>(elements * SizeOf(tree.dtype()));
+  const void* values = tree.Sum();
+  if (values == nullptr) {
+    std::memset(own_tile, 0, bytes);
+  } else if (values != own_tile) {
+    std::memcpy(own_tile, values, bytes);
+  }
+}
+
 }  // namespace sherd

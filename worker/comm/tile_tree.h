@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "kernels/dtype.h"
 
 namespace sherd {
@@ -18,6 +19,7 @@ class TileTree {
   static constexpr int kLevels = 24;
 
   explicit TileTree(DType dtype) : dtype_(dtype) {}
+  DType dtype() const { return dtype_; }
 
   // Begins a tile of `elements` (at most kTileBytes) without leaves. The first node that needs
   // memory is put into `home`, or into memory of the tree's own when it is null.
@@ -58,5 +60,10 @@ class TileTree {
   std::array<Node, kLevels> digits_;
   alignas(64) std::array<std::array<std::byte, kTileBytes>, kScratchTiles> scratch_;
 };
+
+// Sums one tile of the leaves: of `elements` values that begin `offset` bytes into each of them and
+// into `sum`, which may be one of the leaves. Zeros without leaves.
+void SumTile(TileTree& tree, absl::Span<const std::byte* const> leaves, std::byte* sum,
+             int64_t offset, int64_t elements);
 
 }  // namespace sherd

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "common/check.h"
 #include "worker/comm/tile_tree.h"
@@ -112,42 +113,59 @@ std::vector<int> TreeAccumulator::AssignBuffers(int64_t leaves, int top) {
 
 void TreeAccumulator::Fold(absl::Span<const void* const> leaves) {
   if (leaves.empty()) return;
-  const int64_t before = leaves_;
-  const int64_t after = before + static_cast<int64_t>(leaves.size());
-  SHERD_CHECK(!finished_ && after <= max_leaves_);
-  const int top = std::bit_width(static_cast<uint64_t>(before ^ after)) - 1;
-  const int64_t carried = ((after >> top) << top) - before;  // leaves until digit `top` is 1
-  const std::vector<int> assigned = AssignBuffers(after, top);
-  const bool fresh = (before & ((int64_t{1} << top) - 1)) == 0;  // nothing is carried into it
+  BeginFold(static_cast<int64_t>(leaves.size()));
+  FoldRange(leaves, 0, elements_);
+  EndFold();
+}
 
+void TreeAccumulator::BeginFold(int64_t count) {
+  SHERD_CHECK(!finished_ && count > 0 && leaves_ + count <= max_leaves_);
+  carry_.after = leaves_ + count;
+  carry_.top = std::bit_width(static_cast<uint64_t>(leaves_ ^ carry_.after)) - 1;
+  carry_.carried = ((carry_.after >> carry_.top) << carry_.top) - leaves_;
+  carry_.assigned = AssignBuffers(carry_.after, carry_.top);
+  carry_.fresh = (leaves_ & ((int64_t{1} << carry_.top) - 1)) == 0;
+}
+
+void TreeAccumulator::FoldRange(absl::Span<const void* const> leaves, int64_t begin,
+                                int64_t elements) {
+  SHERD_CHECK(static_cast<int64_t>(leaves.size()) == carry_.after - leaves_);
+  SHERD_CHECK(begin >= 0 && elements >= 0 && begin <= elements_ - elements);
+  const int top = carry_.top;
   TileTree tree(dtype_);
-  ForEachTile(elements_, dtype_, [&](int64_t first, int64_t elements) {
+  ForEachTile(elements, dtype_, [&](int64_t offset, int64_t tile) {
+    const int64_t first = begin + offset;
     const auto leaf = [&](int64_t index) {
       return static_cast<const std::byte*>(leaves[static_cast<size_t>(index)]) +
-             first * SizeOf(dtype_);
+             offset * SizeOf(dtype_);
+    };
+    const auto buffer_of = [&](int level) {
+      return Values(carry_.assigned[static_cast<size_t>(level)], first);
     };
     const auto keep = [&](int level) {
-      CopyTile(Values(assigned[static_cast<size_t>(level)], first), tree.digit(level),
-               elements * SizeOf(dtype_));
+      CopyTile(buffer_of(level), tree.digit(level), tile * SizeOf(dtype_));
       tree.ClearDigit(level);
     };
     // Carried digits are summed in their own buffers, so no new digit may be written before `top`
     // has taken them all in.
-    tree.Begin(elements, fresh ? Values(assigned[static_cast<size_t>(top)], first) : nullptr);
+    tree.Begin(tile, carry_.fresh ? buffer_of(top) : nullptr);
     for (int level = 0; level < top; ++level) {
       const int buffer = digits_[static_cast<size_t>(level)];
       if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
     }
     int64_t index = 0;
-    for (; index < carried; ++index) tree.Add(leaf(index));
+    for (; index < carry_.carried; ++index) tree.Add(leaf(index));
     keep(top);
     for (; index < static_cast<int64_t>(leaves.size()); ++index) tree.Add(leaf(index));
     for (int level = 0; level < top; ++level) {
       if (tree.digit(level) != nullptr) keep(level);
     }
   });
-  digits_ = assigned;
-  leaves_ = after;
+}
+
+void TreeAccumulator::EndFold() {
+  digits_ = std::move(carry_.assigned);
+  leaves_ = carry_.after;
 }
 
 void* TreeAccumulator::Finish() {

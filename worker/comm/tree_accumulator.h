@@ -38,6 +38,11 @@ class TreeAccumulator {
   void Reset();
   // Each leaf holds elements() values; leaves are only read.
   void Fold(absl::Span<const void* const> leaves);
+  // The same in ranges, each once and in any order, between BeginFold and EndFold: `leaves` point
+  // at the values [first, first + elements) of `count` leaves. `count` is not 0.
+  void BeginFold(int64_t count);
+  void FoldRange(absl::Span<const void* const> leaves, int64_t first, int64_t elements);
+  void EndFold();
   int64_t leaves() const { return leaves_; }
   int64_t elements() const { return elements_; }
   DType dtype() const { return dtype_; }
@@ -61,6 +66,15 @@ class TreeAccumulator {
   DType dtype_;
   int64_t max_leaves_;
   int64_t leaves_ = 0;
+  // How the fold under way goes from leaves_ leaves to more.
+  struct Carry {
+    int64_t after = 0;
+    int top = 0;                // the highest digit that changes, from 0 to 1
+    int64_t carried = 0;        // leaves until digit `top` is 1
+    std::vector<int> assigned;  // as digits_, afterwards
+    bool fresh = false;         // nothing is carried into digit `top`
+  };
+  Carry carry_;
   bool finished_ = false;
   void* sum_ = nullptr;
   std::vector<Buffer> owned_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/check.h"
 #include "worker/model/unit_view.h"
 
 namespace sherd {

@@ -187,7 +187,7 @@ absl::Status RankJob::Evaluate(TrainObserver& observer) {
 }
 
 void RankJob::ReportLedger(const GroupCounts& step_counts, TrainObserver& observer) {
-  v1::RankLedger ledger = PredictLedger(plan_, spec_, threads_);
+  v1::RankLedger ledger = PredictLedger(plan_, spec_, threads_, MediaOf(assignment_));
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;

@@ -31,6 +31,7 @@ constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
 // A group that the rank is in, and its own place there.
 struct RankGroup {
   v1::GroupKind kind = v1::GROUP_KIND_UNSPECIFIED;
+  Transport transport = Transport::kShm;
   std::vector<int> ranks;
   int index = -1;
 };
@@ -41,6 +42,7 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
     if (group.kind() != kind) continue;
     RankGroup found;
     found.kind = kind;
+    found.transport = group.shares_memory() ? Transport::kShm : Transport::kTcp;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
       if (rank < 0 || rank >= assignment.world()) {
@@ -121,10 +123,12 @@ absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan)
       "workers of the same version");
 }
 
-// The data addresses of a group's members, in group order.
+// Where a group's members listen for it, in group order.
 absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
                                                      const RankGroup& group) {
-  SHERD_ASSIGN_OR_RETURN(const PeerAddresses peers, ReadPeers(assignment));
+  const bool tcp = group.transport == Transport::kTcp;
+  SHERD_ASSIGN_OR_RETURN(const PeerAddresses peers,
+                         ReadPeers(tcp ? assignment.network_peers() : assignment.peers()));
   std::vector<std::string> addresses;
   for (const int rank : group.ranks) {
     const auto found = peers.find(rank);
@@ -178,8 +182,9 @@ class RankTrainer final : public Trainer {
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(plan, assignment_.spec(), options_.threads),
-                                          assignment_.ranks_on_host()));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(
+        PredictLedger(plan, assignment_.spec(), options_.threads, MediaOf(assignment_)),
+        assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
     if (SumsOverKvCopies(plan)) {
       SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
@@ -227,10 +232,11 @@ class RankTrainer final : public Trainer {
     spec.secret = assignment_.secret();
     spec.rank = group.index;
     SHERD_ASSIGN_OR_RETURN(spec.addresses, AddressesOf(assignment_, group));
-    ShmOptions options;
+    FormOptions options;
+    options.transport = group.transport;
     options.arena_bytes = arena_bytes;
     options.operation_timeout = kOperationTimeout;
-    return FormShmCommunicator(listener_, spec, options, &formation_abort_);
+    return FormCommunicator(listener_, spec, options, &formation_abort_);
   }
 
   absl::Status RunFormed(const RankPlan& plan, RankMesh& mesh, JobData data,
@@ -266,7 +272,9 @@ class RankTrainer final : public Trainer {
         std::string(NameOf(spec.precision().compute())), "; ",
         Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
         Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
-        " of shared memory, ", Counted(options_.threads, "thread"),
+        MediaOf(assignment_).sharers == Medium::kTcp ? " in arenas, shards over TCP, "
+                                                     : " of shared memory, ",
+        Counted(options_.threads, "thread"),
         plan.micro_batches.SumsInTreeOrder()
             ? ""
             : "; gradients are summed in another order than on one worker, so "

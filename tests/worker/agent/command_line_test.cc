@@ -75,6 +75,7 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   flags.coordinator = "127.0.0.1:7700";
   flags.name = "north";
   flags.data_root = "/data";
+  flags.data_host = "10.0.0.7";
   flags.connect_timeout = "30s";
   const uint64_t incarnation = 18446744073709551557u;
   std::vector<std::string> arguments =
@@ -92,6 +93,7 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_EQ(read.connect_timeout, "30s");
   EXPECT_EQ(read.metrics, "127.0.0.1:0");
   EXPECT_EQ(read.threads, 2);
+  EXPECT_EQ(read.data_host, "10.0.0.7");
   EXPECT_EQ(read.incarnation, incarnation);
   EXPECT_EQ(WorkerIdOf(read, read.device), WorkerId("north/cpu:1"));
 }

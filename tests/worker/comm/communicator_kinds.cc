@@ -8,7 +8,8 @@
 namespace sherd {
 namespace {
 
-std::vector<std::unique_ptr<Communicator>> FormShm(int size, const GroupOptions& options) {
+std::vector<std::unique_ptr<Communicator>> Form(Transport transport, int size,
+                                                const GroupOptions& options) {
   std::vector<std::unique_ptr<DataListener>> listeners;
   GroupSpec group{.job_id = "job",
                   .epoch = 1,
@@ -18,25 +19,40 @@ std::vector<std::unique_ptr<Communicator>> FormShm(int size, const GroupOptions&
                   .addresses = {}};
   for (int rank = 0; rank < size; ++rank) {
     listeners.push_back(*DataListener::Bind());
-    group.addresses.push_back(listeners.back()->address());
+    group.addresses.push_back(AddressOf(*listeners.back(), transport));
   }
   std::vector<std::unique_ptr<Communicator>> members(static_cast<size_t>(size));
   RunRanks(size, [&](int rank) {
     GroupSpec own = group;
     own.rank = rank;
-    auto formed = FormShmCommunicator(
-        *listeners[static_cast<size_t>(rank)], own,
-        {.arena_bytes = options.arena_bytes, .operation_timeout = options.operation_timeout},
-        nullptr);
+    auto formed = FormCommunicator(*listeners[static_cast<size_t>(rank)], own,
+                                   {.transport = transport,
+                                    .arena_bytes = options.arena_bytes,
+                                    .operation_timeout = options.operation_timeout},
+                                   nullptr);
     SHERD_CHECK(formed.ok());
     members[static_cast<size_t>(rank)] = *std::move(formed);
   });
   return members;
 }
 
+CommunicatorKind KindOf(Transport transport) {
+  return {NameOf(transport), transport, [transport](int size, const GroupOptions& options) {
+            return Form(transport, size, options);
+          }};
+}
+
 }  // namespace
 
-std::vector<CommunicatorKind> AllCommunicatorKinds() { return {{"shm", FormShm}}; }
+std::string NameOf(Transport transport) { return transport == Transport::kShm ? "shm" : "tcp"; }
+
+std::string AddressOf(const DataListener& listener, Transport transport) {
+  return transport == Transport::kShm ? listener.address() : listener.network_address();
+}
+
+std::vector<CommunicatorKind> AllCommunicatorKinds() {
+  return {KindOf(Transport::kShm), KindOf(Transport::kTcp)};
+}
 
 void RunRanks(int size, const std::function<void(int rank)>& rank_main) {
   std::vector<std::thread> threads;

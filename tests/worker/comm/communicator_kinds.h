@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/data_link.h"
 
 namespace sherd {
 
@@ -19,6 +20,7 @@ struct GroupOptions {
 // One implementation of Communicator for the conformance suite.
 struct CommunicatorKind {
   std::string name;
+  Transport transport;
   // A formed group of `size` ranks within this process, by rank.
   std::function<std::vector<std::unique_ptr<Communicator>>(int size, const GroupOptions&)> form;
 };
@@ -27,6 +29,11 @@ inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind)
 }
 
 std::vector<CommunicatorKind> AllCommunicatorKinds();
+
+// "shm", "tcp".
+std::string NameOf(Transport transport);
+// Where members of a group over `transport` find the listener.
+std::string AddressOf(const DataListener& listener, Transport transport);
 
 // Calls `rank_main(rank)` for each rank on a thread of its own and waits for all.
 void RunRanks(int size, const std::function<void(int rank)>& rank_main);

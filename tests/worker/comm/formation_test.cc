@@ -25,11 +25,12 @@ using testing::HasSubstr;
 // Listeners of a group's members and what the members are told.
 class Group {
  public:
-  explicit Group(int size) : aborts_(static_cast<size_t>(size)) {
+  Group(int size, Transport transport) : aborts_(static_cast<size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
       listeners_.push_back(*DataListener::Bind());
-      spec_.addresses.push_back(listeners_.back()->address());
+      spec_.addresses.push_back(AddressOf(*listeners_.back(), transport));
     }
+    options_.transport = transport;
     spec_.job_id = "job";
     spec_.epoch = 5;
     spec_.group = "data:0";
@@ -44,11 +45,11 @@ class Group {
   }
   absl::StatusOr<std::unique_ptr<Communicator>> Form(const GroupSpec& spec) {
     const auto rank = static_cast<size_t>(spec.rank);
-    return FormShmCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
+    return FormCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
   }
   absl::StatusOr<std::unique_ptr<Communicator>> Form(int rank) { return Form(Spec(rank)); }
 
-  ShmOptions& options() { return options_; }
+  FormOptions& options() { return options_; }
   FormationAbort& abort(int rank) { return aborts_[static_cast<size_t>(rank)]; }
   const std::string& address(int rank) const { return spec_.addresses[static_cast<size_t>(rank)]; }
   DataListener& listener(int rank) { return *listeners_[static_cast<size_t>(rank)]; }
@@ -69,7 +70,7 @@ class Group {
 
  private:
   GroupSpec spec_;
-  ShmOptions options_;
+  FormOptions options_;
   std::vector<std::unique_ptr<DataListener>> listeners_;
   std::vector<FormationAbort> aborts_;
 };
@@ -84,6 +85,11 @@ LinkHello HelloOf(const GroupSpec& spec, int from, int to) {
           .to = to};
 }
 
+absl::StatusOr<FileDescriptor> Listen(Transport transport, std::string* address) {
+  return transport == Transport::kShm ? ListenForLinks(address)
+                                      : ListenForTcpLinks("127.0.0.1", address);
+}
+
 // Blocks until the link has a message or has ended.
 ReceivedLinkMessage AwaitMessage(int link) {
   while (true) {
@@ -93,9 +99,14 @@ ReceivedLinkMessage AwaitMessage(int link) {
   }
 }
 
-TEST(Formation, AnyMemberMayComeFirst) {
+class Formation : public testing::TestWithParam<Transport> {};
+
+INSTANTIATE_TEST_SUITE_P(, Formation, testing::Values(Transport::kShm, Transport::kTcp),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(Formation, AnyMemberMayComeFirst) {
   for (int first = 0; first < 3; ++first) {
-    Group group(3);
+    Group group(3, GetParam());
     const auto form = [&](int rank) {
       auto formed = group.Form(rank);
       ASSERT_TRUE(formed.ok()) << formed.status();
@@ -113,8 +124,8 @@ TEST(Formation, AnyMemberMayComeFirst) {
   }
 }
 
-TEST(Formation, SeveralGroupsOfOneJobFormSideBySide) {
-  Group group(4);
+TEST_P(Formation, SeveralGroupsOfOneJobFormSideBySide) {
+  Group group(4, GetParam());
   RunRanks(4, [&](int rank) {
     std::vector<std::thread> threads;
     for (const char* name : {"data:0", "tensor:0", "data:1"}) {
@@ -131,8 +142,8 @@ TEST(Formation, SeveralGroupsOfOneJobFormSideBySide) {
 }
 
 // F33, F34
-TEST(Formation, AMissingMemberIsNamedAtTheDeadline) {
-  Group group(4);
+TEST_P(Formation, AMissingMemberIsNamedAtTheDeadline) {
+  Group group(4, GetParam());
   group.options().form_timeout = absl::Milliseconds(150);
   RunRanks(4, [&](int rank) {
     if (rank == 1 || rank == 3) return;
@@ -144,9 +155,9 @@ TEST(Formation, AMissingMemberIsNamedAtTheDeadline) {
 }
 
 // F21: also before any link exists.
-TEST(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
+TEST_P(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
   for (const int gone : {0, 1, 2}) {
-    Group group(3);
+    Group group(3, GetParam());
     group.CloseListener(gone);
     const absl::Time start = absl::Now();
     RunRanks(3, [&](int rank) {
@@ -160,15 +171,15 @@ TEST(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
   }
 }
 
-TEST(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
-  Group group(3);
+TEST_P(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
+  Group group(3, GetParam());
   std::thread stranger([&] {
     GroupSpec spec = group.Spec(2);
     spec.secret = "s3creT";
     spec.addresses[1] = spec.addresses[0];
     auto listener = *DataListener::Bind();
     const absl::Status status =
-        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+        FormCommunicator(*listener, spec, group.options(), nullptr).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("wrong secret"));
   });
@@ -178,14 +189,14 @@ TEST(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
 }
 
 // F25: an older epoch changes nothing.
-TEST(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
-  Group group(3);
+TEST_P(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
+  Group group(3, GetParam());
   const auto refused = [&](int epoch) {
     GroupSpec spec = group.Spec(2);
     spec.epoch = epoch;
     auto listener = *DataListener::Bind();
     const absl::Status status =
-        FormShmCommunicator(*listener, spec, group.options(), nullptr).status();
+        FormCommunicator(*listener, spec, group.options(), nullptr).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 5"));
   };
@@ -196,12 +207,12 @@ TEST(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
   refused(3);
 }
 
-TEST(Formation, ALaterEpochWaitsForItsFormation) {
-  Group group(2);
+TEST_P(Formation, ALaterEpochWaitsForItsFormation) {
+  Group group(2, GetParam());
   const auto form = [&](DataListener& listener, int rank, int64_t epoch) {
     GroupSpec spec = group.Spec(rank);
     spec.epoch = epoch;
-    auto formed = FormShmCommunicator(listener, spec, group.options(), nullptr);
+    auto formed = FormCommunicator(listener, spec, group.options(), nullptr);
     ASSERT_TRUE(formed.ok()) << formed.status();
     EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
   };
@@ -217,8 +228,8 @@ TEST(Formation, ALaterEpochWaitsForItsFormation) {
 }
 
 // A stranger of the same user can send what it likes.
-TEST(Formation, GarbageOnTheSocketIsHarmless) {
-  Group group(3);
+TEST_P(Formation, GarbageOnTheSocketIsHarmless) {
+  Group group(3, GetParam());
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < 300; ++i) {
     auto link = ConnectLink(group.address(i % 3));
@@ -252,7 +263,7 @@ TEST(Formation, GarbageOnTheSocketIsHarmless) {
   group.ExpectForms(3);
 }
 
-TEST(Formation, AFullInboxDelaysMembersOnly) {
+TEST(LinkInbox, AFullInboxDelaysMembersOnly) {
   LinkInbox inbox({.max_parked = 4, .max_wait = absl::Minutes(1)});
   std::vector<FileDescriptor> kept;
   for (int i = 0; i < 10; ++i) {
@@ -271,7 +282,7 @@ TEST(Formation, AFullInboxDelaysMembersOnly) {
   EXPECT_EQ(ReceiveLinkMessage(kept.front().get()).input, LinkInput::kClosed);
 }
 
-TEST(Formation, LinksThatNobodyClaimsGoAtTheirDeadline) {
+TEST(LinkInbox, LinksThatNobodyClaimsGoAtTheirDeadline) {
   LinkInbox inbox({.max_parked = 4, .max_wait = absl::ZeroDuration()});
   inbox.Add(FileDescriptor(), LinkHello{});
   EXPECT_FALSE(inbox.empty());
@@ -279,8 +290,8 @@ TEST(Formation, LinksThatNobodyClaimsGoAtTheirDeadline) {
   EXPECT_TRUE(inbox.empty());
 }
 
-TEST(Formation, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
-  Group group(2);
+TEST_P(Formation, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
+  Group group(2, GetParam());
   std::thread member([&] {
     auto formed = group.Form(1);
     ASSERT_TRUE(formed.ok()) << formed.status();
@@ -294,10 +305,10 @@ TEST(Formation, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
   member.join();
 }
 
-TEST(Formation, AnImpostorAtAMembersAddressGetsNoSegment) {
-  Group group(2);
+TEST_P(Formation, AnImpostorAtAMembersAddressGetsNoSegment) {
+  Group group(2, GetParam());
   std::string address;
-  const FileDescriptor impostor = *ListenForLinks(&address);
+  const FileDescriptor impostor = *Listen(GetParam(), &address);
   GroupSpec spec = group.Spec(1);
   spec.addresses[0] = address;
   std::thread member(
@@ -312,8 +323,8 @@ TEST(Formation, AnImpostorAtAMembersAddressGetsNoSegment) {
   member.join();
 }
 
-TEST(Formation, ASegmentThatMayShrinkIsRefused) {
-  Group group(2);
+TEST(ShmFormation, ASegmentThatMayShrinkIsRefused) {
+  Group group(2, Transport::kShm);
   std::thread member([&] {
     const absl::Status status = group.Form(0).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -328,8 +339,8 @@ TEST(Formation, ASegmentThatMayShrinkIsRefused) {
 }
 
 // F59: members that were told different things.
-TEST(Formation, MembersMustAgreeOnTheSize) {
-  Group group(3);
+TEST_P(Formation, MembersMustAgreeOnTheSize) {
+  Group group(3, GetParam());
   RunRanks(3, [&](int rank) {
     if (rank == 2) return;
     GroupSpec spec = group.Spec(rank);
@@ -342,8 +353,8 @@ TEST(Formation, MembersMustAgreeOnTheSize) {
 }
 
 // F29
-TEST(Formation, AbortEndsItForEveryMember) {
-  Group group(4);
+TEST_P(Formation, AbortEndsItForEveryMember) {
+  Group group(4, GetParam());
   std::atomic<int> ended{0};
   std::atomic<int64_t> aborted{0};
   RunRanks(4, [&](int rank) {
@@ -370,8 +381,8 @@ TEST(Formation, AbortEndsItForEveryMember) {
   });
 }
 
-TEST(Formation, AnAbortBeforehandIsToldToThoseThatComeLater) {
-  Group group(3);
+TEST_P(Formation, AnAbortBeforehandIsToldToThoseThatComeLater) {
+  Group group(3, GetParam());
   group.abort(1).Abort("cancelled before");
   EXPECT_EQ(group.Form(1).status(), absl::AbortedError("cancelled before"));
   EXPECT_EQ(group.abort(1).reason(), "cancelled before");
@@ -383,21 +394,25 @@ TEST(Formation, AnAbortBeforehandIsToldToThoseThatComeLater) {
 }
 
 // F19: the refusal says how much was asked.
-TEST(Formation, AnArenaBeyondMemoryIsRefused) {
-  Group group(1);
+TEST_P(Formation, AnArenaBeyondMemoryIsRefused) {
+  Group group(1, GetParam());
   group.options().arena_bytes = int64_t{1} << 55;
   const absl::Status status = group.Form(0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(int64_t{1} << 55)));
 }
 
-TEST(Formation, AnAddressOfAnotherKindIsAnError) {
-  Group group(2);
+TEST_P(Formation, AnAddressOfAnotherKindIsAnError) {
+  Group group(2, GetParam());
   GroupSpec spec = group.Spec(1);
   spec.addresses[0] = "tcp:host:1";
   const absl::Status status = group.Form(spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("tcp:host:1"));
+  // Nor can a segment be passed over TCP, or a stranger's host reach an abstract address.
+  spec.addresses[0] = GetParam() == Transport::kShm ? group.listener(0).network_address()
+                                                    : group.listener(0).address();
+  EXPECT_EQ(group.Form(spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // F28: bound before it is advertised, and never the same again.
@@ -407,6 +422,17 @@ TEST(DataListener, AddressesAreNeverReused) {
   EXPECT_NE(first, second);
   EXPECT_THAT(first, testing::StartsWith("unix-abstract:sherd-"));
   EXPECT_EQ(ConnectLink(first).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(DataListener, ListensAtTheHostThatItIsGiven) {
+  EXPECT_THAT((*DataListener::Bind("127.0.0.2"))->network_address(),
+              testing::MatchesRegex("tcp:127\\.0\\.0\\.2:[1-9][0-9]*"));
+  EXPECT_THAT((*DataListener::Bind("localhost"))->network_address(), testing::StartsWith("tcp:"));
+  EXPECT_EQ(DataListener::Bind("no host").status().code(), absl::StatusCode::kInvalidArgument);
+  // Of a network that documents alone know.
+  const absl::Status elsewhere = DataListener::Bind("192.0.2.1").status();
+  EXPECT_EQ(elsewhere.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(elsewhere.message()), HasSubstr("192.0.2.1"));
 }
 
 TEST(SharedMemoryDomain, IsTheSameForEveryProcessHere) {
@@ -427,9 +453,9 @@ int64_t MappedSegments() {
 }
 
 // F36
-TEST(Formation, NothingIsLeftOfAGroup) {
+TEST_P(Formation, NothingIsLeftOfAGroup) {
   const auto form_and_end = [](int round) {
-    Group group(3);
+    Group group(3, GetParam());
     RunRanks(3, [&](int rank) {
       if (round % 5 == 4 && rank == 0) group.abort(0).Abort("not this one");
       auto formed = group.Form(rank);

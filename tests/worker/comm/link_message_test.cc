@@ -13,7 +13,8 @@ const LinkHello kHello = {.job_id = "job-7",
                           .secret = std::string("\0s\xff", 3),
                           .size = 8,
                           .from = 5,
-                          .to = 2};
+                          .to = 2,
+                          .lane = LinkLane::kData};
 
 TEST(LinkMessage, ReadsBackWhatWasWritten) {
   const auto hello = DecodeLinkMessage(EncodeLinkMessage(kHello));
@@ -26,6 +27,7 @@ TEST(LinkMessage, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.size, 8);
   EXPECT_EQ(read.from, 5);
   EXPECT_EQ(read.to, 2);
+  EXPECT_EQ(read.lane, LinkLane::kData);
 
   const auto segment = DecodeLinkMessage(EncodeLinkMessage(LinkSegment{"secret", -1}));
   ASSERT_TRUE(segment.ok());
@@ -37,6 +39,12 @@ TEST(LinkMessage, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).lost_peer, 3);
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).text, "rank 3 went away");
+}
+
+TEST(LinkMessage, RefusesALaneThatIsNone) {
+  std::string whole = EncodeLinkMessage(kHello);
+  whole.back() = '\x02';
+  EXPECT_FALSE(DecodeLinkMessage(whole).ok());
 }
 
 TEST(LinkMessage, CutsALongGoodbye) {

@@ -61,5 +61,30 @@ TEST(Progress, SurvivesTheWrapOfTheWord) {
       HasReached(ProgressWord(last + 1, Phase::kArrived), ProgressWord(last, Phase::kDone)));
 }
 
+TEST(OpDescriptor, ReadsBackFromTheWireWithoutTheArenasOffset) {
+  const OpDescriptor op{.sequence = 1ull << 40,
+                        .collective = Collective::kReduceScatter,
+                        .dtype = DType::kBF16,
+                        .count = (1ll << 33) + 5,
+                        .segments = 3,
+                        .contributors = 7,
+                        .root = 2,
+                        .arena_offset = 4096};
+  const auto read = DecodeDescriptor(EncodeDescriptor(op));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(CheckSameCall(0, op, 1, *read).ok());
+  EXPECT_EQ(read->arena_offset, 0);
+}
+
+TEST(OpDescriptor, RefusesWhatIsNoOperation) {
+  const WireDescriptor good = EncodeDescriptor({.sequence = 1});
+  ASSERT_TRUE(DecodeDescriptor(good).ok());
+  for (const size_t at : {28u, 29u, 30u, 31u}) {  // collective, type and the zeros behind them
+    WireDescriptor bad = good;
+    bad[at] = std::byte{0x7f};
+    EXPECT_EQ(DecodeDescriptor(bad).status().code(), absl::StatusCode::kInvalidArgument) << at;
+  }
+}
+
 }  // namespace
 }  // namespace sherd

@@ -7,11 +7,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "communicator_kinds.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/file_descriptor.h"
 
@@ -41,14 +46,18 @@ bool Receive(int socket, T* value) {
          ::recv(socket, value, sizeof(*value), 0) == sizeof(*value);
 }
 
+constexpr int64_t kArenaBytes = 16 << 20;
+
 // What a member does until its communicator ends.
 using Work = absl::Status (*)(Communicator& comm);
 
 // Runs in the forked process.
-[[noreturn]] void MemberMain(int rank, int size, int socket, Work work) {
+[[noreturn]] void MemberMain(Transport transport, absl::Duration operation_timeout, int rank,
+                             int size, int socket, Work work) {
   auto listener = *DataListener::Bind();
   Address address;
-  std::strncpy(address.text.data(), listener->address().c_str(), address.text.size() - 1);
+  std::strncpy(address.text.data(), AddressOf(*listener, transport).c_str(),
+               address.text.size() - 1);
   Send(socket, address);
   GroupSpec group{
       .job_id = "job", .epoch = 1, .group = "data:0", .secret = "s", .rank = rank, .addresses = {}};
@@ -56,7 +65,10 @@ using Work = absl::Status (*)(Communicator& comm);
     if (!Receive(socket, &address)) ::_exit(4);
     group.addresses.emplace_back(address.text.data());
   }
-  auto comm = FormShmCommunicator(*listener, group, {.arena_bytes = 1 << 20}, nullptr);
+  auto comm = FormCommunicator(
+      *listener, group,
+      {.transport = transport, .arena_bytes = kArenaBytes, .operation_timeout = operation_timeout},
+      nullptr);
   if (!comm.ok()) ::_exit(5);
   if (!(*comm)->Wait((*comm)->Barrier()).ok()) ::_exit(6);
   Send(socket, Report{});
@@ -74,14 +86,15 @@ using Work = absl::Status (*)(Communicator& comm);
 // Member processes of one group, all at work.
 class Processes {
  public:
-  Processes(int size, Work work) {
+  Processes(Transport transport, int size, Work work,
+            absl::Duration operation_timeout = absl::Minutes(1)) {
     for (int rank = 0; rank < size; ++rank) {
       std::array<int, 2> ends = {-1, -1};
       EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
       const pid_t pid = ::fork();
       if (pid == 0) {
         ::close(ends[0]);
-        MemberMain(rank, size, ends[1], work);
+        MemberMain(transport, operation_timeout, rank, size, ends[1], work);
       }
       ::close(ends[1]);
       pids_.push_back(pid);
@@ -145,23 +158,88 @@ void ExpectDeathIsSeen(Processes& processes, int size, int victim) {
   }
 }
 
+class PeerDeath : public testing::TestWithParam<Transport> {};
+
+INSTANTIATE_TEST_SUITE_P(, PeerDeath, testing::Values(Transport::kShm, Transport::kTcp),
+                         [](const auto& test) { return NameOf(test.param); });
+
 // F21, F22
-TEST(PeerDeath, AKilledMemberIsNamedByAllOthersWithinHalfASecond) {
+TEST_P(PeerDeath, AKilledMemberIsNamedByAllOthersWithinHalfASecond) {
   for (int victim = 0; victim < 4; ++victim) {
-    Processes processes(4, ReduceForEver);
+    Processes processes(GetParam(), 4, ReduceForEver);
     ExpectDeathIsSeen(processes, 4, victim);
   }
 }
 
-TEST(PeerDeath, IsSeenInAWaitForTheVictim) {
-  Processes processes(4, WaitForRankZero);
+TEST_P(PeerDeath, IsSeenInAWaitForTheVictim) {
+  Processes processes(GetParam(), 4, WaitForRankZero);
   ExpectDeathIsSeen(processes, 4, 0);
 }
 
-TEST(PeerDeath, OfAFrozenMemberIsSeenToo) {
-  Processes processes(3, ReduceForEver);
+TEST_P(PeerDeath, OfAFrozenMemberIsSeenToo) {
+  Processes processes(GetParam(), 3, ReduceForEver);
   processes.Stop(1);
   ExpectDeathIsSeen(processes, 3, 1);
+}
+
+// As the agent does when the coordinator says that a lease has lapsed: from another thread, while
+// the operation is stuck in the middle of its data. What may not take long is Abort and all that
+// follows, so the time from there is the answer.
+absl::Status AbortWhenStuck(Communicator& comm) {
+  std::atomic<int64_t> operations{0};
+  std::atomic<int64_t> aborted{0};
+  absl::Notification ended;
+  std::thread agent([&] {
+    // Stuck: not one more within a tick, which is many times what one takes.
+    for (int64_t seen = -1; operations.load() != seen;) {
+      seen = operations.load();
+      ended.WaitForNotificationWithTimeout(absl::Milliseconds(300));
+    }
+    aborted = absl::GetCurrentTimeNanos();
+    comm.Abort("its lease has lapsed");
+  });
+  absl::Status status;
+  while (status.ok()) {
+    status = comm.Wait(comm.AllReduce(comm.arena(), kArenaBytes / 4, DType::kF32, comm.size()));
+    operations.fetch_add(1);
+  }
+  // Ended by the other's abort, if not by its own.
+  const int64_t now = absl::GetCurrentTimeNanos();
+  const absl::Duration took = absl::Nanoseconds(aborted.load() == 0 ? 0 : now - aborted.load());
+  ended.Notify();
+  agent.join();
+  return absl::Status(status.code(),
+                      absl::StrCat(took < absl::Milliseconds(500) ? "soon: " : "late: ",
+                                   std::string(status.message())));
+}
+
+// F29: a frozen member neither reads nor writes, and its kernel keeps its side open.
+TEST_P(PeerDeath, AbortEndsTheOthersWhileAMemberIsFrozen) {
+  Processes processes(GetParam(), 3, AbortWhenStuck);
+  processes.Stop(1);
+  for (const int rank : {0, 2}) {
+    Report report;
+    ASSERT_TRUE(processes.AwaitEnd(rank, &report));
+    EXPECT_EQ(report.code, static_cast<int>(absl::StatusCode::kAborted));
+    const std::string message = report.message.data();
+    // Whoever aborts first tells the other.
+    EXPECT_TRUE(message.starts_with("soon: ")) << message;
+    EXPECT_TRUE(message.ends_with("its lease has lapsed")) << message;
+  }
+}
+
+// F34: without a lease, too, a wait ends and names who is missing.
+TEST_P(PeerDeath, AFrozenMemberIsNamedAtTheDeadline) {
+  Processes processes(GetParam(), 3, ReduceForEver, absl::Milliseconds(400));
+  processes.Stop(1);
+  for (const int rank : {0, 2}) {
+    Report report;
+    ASSERT_TRUE(processes.AwaitEnd(rank, &report));
+    EXPECT_EQ(report.code, static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+    const std::string message = report.message.data();
+    EXPECT_NE(message.find(": rank 1 did not "), std::string::npos) << message;
+    EXPECT_NE(message.find("all_reduce #"), std::string::npos) << message;
+  }
 }
 
 }  // namespace

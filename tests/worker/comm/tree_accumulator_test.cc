@@ -53,6 +53,32 @@ TEST(TreeAccumulator, SumsByTheTreeHoweverLeavesAreSpreadOverCalls) {
   }
 }
 
+// Over TCP leaves come in pieces.
+TEST(TreeAccumulator, FoldsRangeByRangeInAnyOrderWithTheSameBits) {
+  std::mt19937_64 random(6);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    constexpr int64_t kElements = 20'001;
+    const std::vector<Values> leaves = RandomLeaves(random, dtype, kElements, 11);
+    MemoryMeter meter;
+    TreeAccumulator tree(meter, Pool::kAccumulators, kElements, dtype, 11);
+    for (const std::array<size_t, 2> fold : {std::array<size_t, 2>{0, 3}, {3, 4}, {4, 11}}) {
+      tree.BeginFold(static_cast<int64_t>(fold[1] - fold[0]));
+      for (const std::array<int64_t, 2> range :
+           {std::array<int64_t, 2>{9000, kElements}, {0, 1}, {1, 9000}}) {
+        std::vector<const void*> pointers;
+        for (size_t leaf = fold[0]; leaf < fold[1]; ++leaf) {
+          pointers.push_back(leaves[leaf].data() + range[0] * SizeOf(dtype));
+        }
+        tree.FoldRange(pointers, range[0], range[1] - range[0]);
+      }
+      tree.EndFold();
+    }
+    EXPECT_EQ(tree.leaves(), 11);
+    EXPECT_EQ(BytesOf(tree.Finish(), kElements * SizeOf(dtype)),
+              ReferenceTree(dtype, kElements).Sum(leaves));
+  }
+}
+
 TEST(TreeAccumulator, OneLeafIsItsOwnSum) {
   std::mt19937_64 random(2);
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -90,6 +90,7 @@ void ExpectTheWholeModelsStep(ModelHarness& whole, TensorWorld& world, const Mic
   }
 }
 
+// F3, F4, F5, F11, F14
 TEST_P(TensorParallel, LossAndGradientsAreTheWholeModels) {
   ModelHarness whole(shape(), kBatch, kTokens);
   whole.Randomize(1);
@@ -156,7 +157,7 @@ void ExpectSends(TensorWorld& world, int index, const TensorTraffic& predicted,
   EXPECT_TRUE(Sent(world.communicator(index)) == sum) << what << " of member " << index;
 }
 
-// F9: to the byte and message, call by call.
+// To the byte and message, call by call.
 TEST_P(TensorParallel, SendsWhatThePlanPredicts) {
   constexpr int64_t kRows = kBatch * kTokens;
   for (const auto kept : {KeptActivations::kEverything, KeptActivations::kBlockInputs}) {
@@ -215,7 +216,7 @@ TEST(SequenceParallel, HoldsItsPartOfTheResidualStream) {
   EXPECT_EQ(measured(false) - measured(true), kElsewhere * (stream * shape.hidden + moments) * 4);
 }
 
-// So few entries that the last member has none, and so many that the head goes in chunks.
+// F11: so few entries that the last member has none, and so many that the head goes in chunks.
 TEST(TensorParallelVocabulary, MayLeaveAMemberWithPaddingAlone) {
   for (const bool sequence : {false, true}) {
     ModelShape shape = SmallShape(kVariants[0], false);
@@ -261,7 +262,7 @@ TEST(TensorParallelVocabulary, GoesInChunksOfRows) {
   }
 }
 
-// F3: nobody waits for a member that has left, and the error stays to be asked for.
+// F22: nobody waits for a member that has left, and the error stays to be asked for.
 TEST(TensorParallelFailure, EndsEveryCallOfEveryMember) {
   const ModelShape shape = SmallShape(kVariants[0], true);
   TensorWorld world(shape, 2, true, kBatch, kTokens);

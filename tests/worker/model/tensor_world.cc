@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/check.h"
 #include "tests/worker/comm/communicator_kinds.h"
@@ -26,13 +27,15 @@ void ForEachElement(const Parameter& parameter,
 }  // namespace
 
 TensorWorld::TensorWorld(const ModelShape& shape, int degree, bool sequence, int64_t batch,
-                         int64_t tokens, KeptActivations kept) {
+                         int64_t tokens, KeptActivations kept, const CommunicatorWrapper& wrap) {
   const TensorPlace first{.degree = degree, .index = 0, .sequence = sequence};
   GroupOptions options;
   options.arena_bytes =
       TensorArenaActivationBytes(shape, PartOf(shape, first), batch, tokens, kept);
   communicators_ = AllCommunicatorKinds().front().form(degree, options);
   for (int index = 0; index < degree; ++index) {
+    std::unique_ptr<Communicator>& own = communicators_[static_cast<size_t>(index)];
+    if (wrap != nullptr) own = wrap(std::move(own), index);
     TensorPlace place = first;
     place.index = index;
     groups_.push_back(

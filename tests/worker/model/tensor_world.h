@@ -11,12 +11,17 @@
 
 namespace sherd {
 
+// Stands between a member and its communicator.
+using CommunicatorWrapper =
+    std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>, int index)>;
+
 // The members of a tensor-parallel group as threads of this process, over shared memory. Arenas are
 // exactly as large as predicted.
 class TensorWorld {
  public:
   TensorWorld(const ModelShape& shape, int degree, bool sequence, int64_t batch, int64_t tokens,
-              KeptActivations kept = KeptActivations::kEverything);
+              KeptActivations kept = KeptActivations::kEverything,
+              const CommunicatorWrapper& wrap = nullptr);
 
   // Gives every member its part of the whole model's parameters; padding becomes zero.
   void CopyParameters(ModelHarness& whole);

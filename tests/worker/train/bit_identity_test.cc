@@ -24,8 +24,9 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-Outcome Train(const v1::JobSpec& spec, int world, int threads) {
-  LocalWorld job(spec, world, threads);
+Outcome Train(const v1::JobSpec& spec, int world, int threads,
+              const std::set<v1::GroupKind>& over_tcp = {}) {
+  LocalWorld job(spec, world, threads, over_tcp);
   const std::vector<RankRecord> ranks = job.Run();
   Outcome outcome;
   for (const RankRecord& rank : ranks) {
@@ -131,6 +132,32 @@ TEST(BitIdentityOfUnevenWork, HoldsForLocalSumsWhereThePlanSaysSo) {
     }
   }
   EXPECT_GT(held, 40);
+}
+
+// Where a group's members are changes how bytes move, never a bit of the result; also where the
+// order of summation is another than on one worker.
+TEST(BitIdentityOfTransports, SharedMemoryAndTcpGiveTheSameCurveAndWeights) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 8));
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    for (const int world : {2, 3, 4}) {
+      for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+        v1::JobSpec spec = testing::TinyJob(text, strategy, type, 7, 5);
+        spec.mutable_data()->add_eval(text);
+        spec.mutable_train()->set_eval_every(3);
+        const Outcome reference = Train(spec, world, 1);
+        ASSERT_EQ(reference.curve.size(), 2u * 5 + 2);
+        const std::set<v1::GroupKind> all = {v1::GROUP_KIND_DATA, v1::GROUP_KIND_SHARD,
+                                             v1::GROUP_KIND_REPLICA};
+        EXPECT_TRUE(Train(spec, world, 1, all) == reference) << strategy << " world " << world;
+        if (spec.parallel().shard_group() == 0) continue;
+        for (const v1::GroupKind one : {v1::GROUP_KIND_SHARD, v1::GROUP_KIND_REPLICA}) {
+          EXPECT_TRUE(Train(spec, world, 1, {one}) == reference)
+              << strategy << " world " << world << " " << v1::GroupKind_Name(one);
+        }
+      }
+    }
+  }
 }
 
 // Gathering ahead, keeping parameters gathered and reducing in buckets change when bytes move,

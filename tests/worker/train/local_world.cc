@@ -60,7 +60,8 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnLog(absl::string_view) override {}
 };
 
-LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
+LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads,
+                       const std::set<v1::GroupKind>& over_tcp) {
   v1::Assignment assignment;
   assignment.set_job_id("j-1");
   assignment.set_epoch(1);
@@ -73,9 +74,15 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
     absl::StatusOr<std::unique_ptr<DataListener>> listener = DataListener::Bind();
     SHERD_CHECK(listener.ok());
     ranks_.back()->listener = *std::move(listener);
-    AppendPeer(rank, ranks_.back()->listener->address(),
-               rank == 0 ? "" : ranks_[static_cast<size_t>(rank) - 1]->listener->address(),
-               assignment);
+    const auto append = [&](const auto& address_of, Peers& peers) {
+      const std::string previous =
+          rank == 0 ? "" : address_of(*ranks_[static_cast<size_t>(rank) - 1]->listener);
+      AppendPeer(rank, address_of(*ranks_.back()->listener), previous, peers);
+    };
+    append([](const DataListener& listener) { return listener.address(); },
+           *assignment.mutable_peers());
+    append([](const DataListener& listener) { return listener.network_address(); },
+           *assignment.mutable_network_peers());
   }
   TrainerOptions options;
   options.threads = threads;
@@ -84,7 +91,7 @@ LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads) {
     assignment.set_rank(rank);
     assignment.clear_groups();
     for (v1::ProcessGroup& group : layout.GroupsOf(rank)) {
-      group.set_shares_memory(true);
+      group.set_shares_memory(over_tcp.count(group.kind()) == 0);
       *assignment.add_groups() = std::move(group);
     }
     assignment.clear_shards();

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/job.pb.h"
+#include "sherd/v1/layout.pb.h"
 #include "worker/train/trainer.h"
 
 namespace sherd::testing {
@@ -28,10 +30,12 @@ std::string MakeText(int64_t bytes, uint64_t seed);
 v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1::DataType type,
                     int64_t micro_batches, int64_t steps);
 
-// Ranks of one job as threads of this process, over real data links and shared memory.
+// Ranks of one job as threads of this process, over real data links.
 class LocalWorld {
  public:
-  LocalWorld(const v1::JobSpec& spec, int world, int threads = 1);
+  // Groups of the kinds in `over_tcp` have members that share no memory.
+  LocalWorld(const v1::JobSpec& spec, int world, int threads = 1,
+             const std::set<v1::GroupKind>& over_tcp = {});
   ~LocalWorld();
 
   // Runs all ranks to their end.

@@ -49,6 +49,32 @@ TEST(RankLedger, PredictsMemoryAndWireToTheByte) {
   }
 }
 
+// What members of a group over TCP hold and send, too: the same bytes on the wire, and other memory
+// beside the arena.
+TEST(RankLedger, PredictsMemoryAndWireOverTcpToTheByte) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  const std::set<v1::GroupKind> all = {v1::GROUP_KIND_DATA, v1::GROUP_KIND_SHARD,
+                                       v1::GROUP_KIND_REPLICA};
+  for (const int world : {2, 3, 4}) {
+    for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+      const v1::JobSpec spec =
+          testing::TinyJob(text, strategy, v1::DATA_TYPE_BF16, 3 * world - 1, 2);
+      const std::string what = absl::StrCat(strategy, " over ", world);
+      const std::vector<RankRecord> shm = LocalWorld(spec, world).Run();
+      for (const std::set<v1::GroupKind>& over_tcp : {all, {v1::GROUP_KIND_REPLICA}}) {
+        const std::vector<RankRecord> tcp = LocalWorld(spec, world, 1, over_tcp).Run();
+        ExpectExactLedgers(tcp, what);
+        for (size_t rank = 0; rank < tcp.size(); ++rank) {
+          EXPECT_EQ(tcp[rank].ledgers.back().wire().at("total").bytes().measured(),
+                    shm[rank].ledgers.back().wire().at("total").bytes().measured())
+              << what;
+        }
+      }
+    }
+  }
+}
+
 // The same for both architectures, with and without recomputation, which saves activations and
 // moves not a byte more.
 TEST(RankLedger, PredictsRecomputationToTheByte) {
@@ -150,8 +176,12 @@ TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
 TEST(Trainer, EndsSoonAfterAnAbort) {
   TemporaryDirectory scratch;
   const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  int trial = 0;
   for (const absl::string_view strategy : testing::StrategiesOf(4)) {
-    LocalWorld world(testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 4, 1000000), 4);
+    std::set<v1::GroupKind> over_tcp;
+    if (++trial % 2 == 0) over_tcp = {v1::GROUP_KIND_DATA, v1::GROUP_KIND_REPLICA};
+    LocalWorld world(testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 4, 1000000), 4, 1,
+                     over_tcp);
     world.Start();
     world.WaitForStep(0, 3);
     const absl::Time start = absl::Now();
@@ -176,7 +206,9 @@ TEST(Trainer, LetsGoOfItsMemoryOnlyWhenNothingReadsOrWritesIt) {
     v1::JobSpec spec = testing::TinyJob(text, strategy, v1::DATA_TYPE_FP32, 2, 1000000);
     spec.mutable_model()->set_hidden(512);
     spec.mutable_model()->set_ffn(1024);
-    LocalWorld world(spec, 2);
+    std::set<v1::GroupKind> over_tcp;
+    if (trial % 4 >= 2) over_tcp = {v1::GROUP_KIND_DATA, v1::GROUP_KIND_SHARD};
+    LocalWorld world(spec, 2, 1, over_tcp);
     world.Start();
     world.WaitForStep(0, 1 + trial % 2);
     if (trial % 3 == 0) {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/file_descriptor.h"
+
+namespace sherd {
+
+inline constexpr int64_t kPageBytes = 4096;
+constexpr int64_t PageCeil(int64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// Zeroed memory for an arena and `more_bytes` beside it, each in whole pages. It has no name,
+// cannot shrink or grow, and all of it is taken now: running out of it later would be a SIGBUS in
+// the middle of a step. kResourceExhausted, naming the arena's size, when memory does not suffice;
+// kInvalidArgument for a negative size.
+absl::StatusOr<FileDescriptor> NewPages(int64_t arena_bytes, int64_t more_bytes);
+
+// A mapping of such memory, or of a part of it.
+class PageMapping {
+ public:
+  PageMapping() = default;
+  ~PageMapping();
+  PageMapping(PageMapping&& other) noexcept { swap(other); }
+  PageMapping& operator=(PageMapping&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  // `protection` as for mmap. kResourceExhausted when the address space or the kernel's tables do
+  // not suffice.
+  static absl::StatusOr<PageMapping> Map(const FileDescriptor& pages, int64_t offset, int64_t bytes,
+                                         int protection);
+
+  // Null of no bytes.
+  std::byte* begin() const { return begin_; }
+
+ private:
+  void swap(PageMapping& other) noexcept;
+
+  std::byte* begin_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace sherd
