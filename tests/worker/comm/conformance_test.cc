@@ -316,13 +316,14 @@ TEST_P(Conformance, StartingACollectiveWaitsForNobody) {
     MemoryMeter meter;
     TreeAccumulator tree(meter, Pool::kGrads, 10, DType::kF32, 3);
     Values gathered(3 * 40);
+    const Values record(8);
     Values records(3 * 8);
     comm.AllGather(comm.arena(), gathered.data(), 40);
     comm.ReduceScatter(comm.arena(), 3, &tree);
     comm.ReduceScatterInPlace(comm.arena(), {30}, DType::kF32, 3);
     comm.AllReduce(comm.arena(), 30, DType::kF32, 3);
     comm.Broadcast(comm.arena(), 40, 0);
-    comm.Exchange(gathered.data(), records.data(), 8);
+    comm.Exchange(record.data(), records.data(), 8);
     const Ticket last = comm.Barrier();
     if (comm.rank() == 0) started.Notify();
     ASSERT_TRUE(comm.Wait(last).ok());
