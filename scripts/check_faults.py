@@ -9,7 +9,6 @@ of the compiler cache. With numbers, only those faults are tried. Exit code 1 wh
 """
 
 import argparse
-import collections
 import concurrent.futures
 import os
 import pathlib
@@ -51,9 +50,7 @@ def source_names() -> set[str]:
 
 def copy_sources(faults: list[seeding.Fault]) -> None:
     """Leaves files as they are where nothing has changed, so that they need not be built again."""
-    by_file = collections.defaultdict(list)
-    for fault in faults:
-        by_file[fault.file].append(fault)
+    by_file = seeding.by_file(faults)
     names = source_names()
     if unknown := set(by_file) - names:
         raise seeding.ListError(f"no such source: {', '.join(sorted(unknown))}")

@@ -1,5 +1,6 @@
 """Reads the list of deliberate faults and puts them into sources, each behind a question asked at run time."""
 
+import collections
 import dataclasses
 import re
 import tomllib
@@ -62,6 +63,13 @@ def parse(text: str) -> list[Fault]:
     if [fault.number for fault in faults] != list(range(1, len(faults) + 1)):
         raise ListError("the faults must be numbered 1, 2, 3, … in order")
     return faults
+
+
+def by_file(faults: list[Fault]) -> dict[str, list[Fault]]:
+    files = collections.defaultdict(list)
+    for fault in faults:
+        files[fault.file].append(fault)
+    return files
 
 
 def seed(text: str, faults: list[Fault]) -> str:

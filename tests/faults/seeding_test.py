@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How faults are put into sources."""
+"""How faults are put into sources, and that the list fits them."""
 
 import pathlib
 import sys
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(ROOT / "tests/faults"))
 import seeding  # noqa: E402
 
 
@@ -63,6 +64,11 @@ class Seeding(unittest.TestCase):
     def test_numbers_follow_one_another(self):
         with self.assertRaisesRegex(seeding.ListError, "numbered"):
             seeding.parse(entry(1, "a", "b") + entry(3, "b", "c"))
+
+    def test_the_list_fits_the_sources(self):
+        faults = seeding.parse((ROOT / "tests/faults/faults.toml").read_text())
+        for name, of_file in seeding.by_file(faults).items():
+            seeding.seed((ROOT / name).read_text(), of_file)
 
     def test_unknown_and_missing_keys_are_refused(self):
         for text in (entry(1, "a", "b", 'color = "red"'), entry(1, "a", "b").replace('what = "w"\n', "")):
