@@ -117,7 +117,8 @@ def check_without_faults(tests: list[list[str]], pool, scratch: str) -> bool:
     good = True
     for test, (code, output, seconds) in zip(tests, pool.map(lambda test: run_test(test, 0, scratch), tests)):
         if not passes(code, output):
-            print(f"  {' '.join(test)} does not pass without a fault ({seconds:.1f} s, exit {code})\n{last_lines(output)}")
+            print(f"  {' '.join(test)} does not pass without a fault ({seconds:.1f} s, exit {code})")
+            print(last_lines(output))
             good = False
     return good
 
@@ -129,8 +130,8 @@ def check_faults(faults: list[seeding.Fault], pool, scratch: str) -> int:
     outcomes = pool.map(lambda trial: run_test(trial[1], trial[0].number, scratch), trials)
     for (fault, test), (code, output, seconds) in zip(trials, outcomes):
         caught = catches(fault, code, output)
-        print(f"{fault.number:4} {fault.kind:8} {'caught' if caught else 'SURVIVES':8} {seconds:5.1f} s  {' '.join(test)}",
-              flush=True)
+        word = "caught" if caught else "SURVIVES"
+        print(f"{fault.number:4} {fault.kind:8} {word:8} {seconds:5.1f} s  {' '.join(test)}", flush=True)
         if not caught:
             survivors.add(fault.number)
             print(f"    {fault.what}\n    exit {'none in time' if code is None else code}\n{last_lines(output)}")

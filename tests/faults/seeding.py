@@ -31,7 +31,8 @@ class Fault:
         context = self.right if self.within is None else self.within
         for searched, snippet, place in ((text, context, self.file), (context, self.right, "`within`")):
             if searched.count(snippet) != 1:
-                raise ListError(f"fault {self.number}: {place} has {searched.count(snippet)} times, not once:\n{snippet}")
+                raise ListError(
+                    f"fault {self.number}: {place} has {searched.count(snippet)} times, not once:\n{snippet}")
         begin = text.index(context) + context.index(self.right)
         end = begin + len(self.right)
         if re.search(r"(\w|\.|->|::)$", text[:begin]) and re.match(r"\w", self.right) or (
@@ -52,7 +53,8 @@ def parse(text: str) -> list[Fault]:
         tests = entry.pop("test")
         entry["tests"] = [test.split(" ", 1) for test in ([tests] if isinstance(tests, str) else tests)]
         try:
-            fault = Fault(**{key: value.strip("\n") if isinstance(value, str) else value for key, value in entry.items()})
+            fault = Fault(**{key: value.strip("\n") if isinstance(value, str) else value
+                             for key, value in entry.items()})
         except TypeError as error:
             raise ListError(f"an entry of the list is not well formed: {error}: {entry}") from error
         if fault.form not in FORMS or not re.fullmatch(r"F\d+|numbers", fault.kind):
@@ -73,7 +75,7 @@ def by_file(faults: list[Fault]) -> dict[str, list[Fault]]:
 
 
 def seed(text: str, faults: list[Fault]) -> str:
-    """The source with its faults. One fault's code may lie inside another's, or be the same; then either can be chosen."""
+    """The source with its faults. One fault's code may lie inside another's, or be the same: either can be chosen."""
     # The inner ones first, and what is further back first, so that places found before stay right.
     spans = sorted(((*fault.span(text), fault) for fault in faults), key=lambda span: (span[1] - span[0], -span[0]))
     for at, (begin, end, fault) in enumerate(spans):
