@@ -16,10 +16,7 @@ namespace sherd {
 struct ControlBlock {
   // How far the owner is (progress.h), a futex.
   alignas(64) std::atomic<uint32_t> progress;
-  // How many pieces of the results of all-reduces, of all of them so far, are in place here; a
-  // futex.
-  alignas(64) std::atomic<uint32_t> reduced;
-  // Others that sleep on one of these words, written by them; nobody is woken while it is 0.
+  // Others that sleep on it, written by them; nobody is woken while it is 0.
   alignas(64) std::atomic<uint32_t> sleepers;
   // Set once, when the owner's communicator has failed: its buffers may change from now on.
   std::atomic<uint32_t> failed;
@@ -31,7 +28,7 @@ struct ControlBlock {
   };
   std::array<Slot, 2> slots;
 
-  // What others took from this segment, counted by the reader.
+  // What others took from this segment, counted by them, and what its owner wrote to others'.
   struct Sent {
     std::atomic<int64_t> bytes;
     std::atomic<int64_t> messages;

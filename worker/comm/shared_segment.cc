@@ -18,13 +18,12 @@ constexpr int64_t kControlBytes = PageCeil(sizeof(ControlBlock));
 int64_t SharedSegment::control_bytes() { return kControlBytes; }
 
 absl::StatusOr<SharedSegment> SharedSegment::MapBoth(int64_t arena_bytes,
-                                                     const FileDescriptor& descriptor,
-                                                     int arena_protection) {
+                                                     const FileDescriptor& descriptor) {
   SharedSegment segment;
   SHERD_ASSIGN_OR_RETURN(segment.control_,
                          PageMapping::Map(descriptor, 0, kControlBytes, PROT_READ | PROT_WRITE));
-  SHERD_ASSIGN_OR_RETURN(
-      segment.arena_, PageMapping::Map(descriptor, kControlBytes, arena_bytes, arena_protection));
+  SHERD_ASSIGN_OR_RETURN(segment.arena_, PageMapping::Map(descriptor, kControlBytes, arena_bytes,
+                                                          PROT_READ | PROT_WRITE));
   segment.arena_bytes_ = arena_bytes;
   return segment;
 }
@@ -32,8 +31,7 @@ absl::StatusOr<SharedSegment> SharedSegment::MapBoth(int64_t arena_bytes,
 absl::StatusOr<SharedSegment> SharedSegment::Create(int64_t arena_bytes,
                                                     FileDescriptor* descriptor) {
   SHERD_ASSIGN_OR_RETURN(*descriptor, NewPages(arena_bytes, kControlBytes));
-  SHERD_ASSIGN_OR_RETURN(SharedSegment segment,
-                         MapBoth(arena_bytes, *descriptor, PROT_READ | PROT_WRITE));
+  SHERD_ASSIGN_OR_RETURN(SharedSegment segment, MapBoth(arena_bytes, *descriptor));
   new (&segment.control()) ControlBlock();
   return segment;
 }
@@ -50,7 +48,7 @@ absl::StatusOr<SharedSegment> SharedSegment::Map(int64_t arena_bytes,
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return absl::InvalidArgumentError("not a segment: it may shrink");
   }
-  return MapBoth(arena_bytes, descriptor, PROT_READ);
+  return MapBoth(arena_bytes, descriptor);
 }
 
 }  // namespace sherd

@@ -22,7 +22,8 @@ class SharedSegment {
   // suffice.
   static absl::StatusOr<SharedSegment> Create(int64_t arena_bytes, FileDescriptor* descriptor);
 
-  // Maps the segment of another member; its arena is read-only here. kInvalidArgument when the
+  // Maps the segment of another member; all of it may be written to.
+  // kInvalidArgument when the
   // descriptor is not such a segment.
   static absl::StatusOr<SharedSegment> Map(int64_t arena_bytes, const FileDescriptor& descriptor);
 
@@ -36,8 +37,7 @@ class SharedSegment {
 
  private:
   static absl::StatusOr<SharedSegment> MapBoth(int64_t arena_bytes,
-                                               const FileDescriptor& descriptor,
-                                               int arena_protection);
+                                               const FileDescriptor& descriptor);
 
   PageMapping control_;
   PageMapping arena_;

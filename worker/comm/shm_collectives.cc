@@ -25,8 +25,8 @@ int64_t ShmCommunicator::ArenaOffset(const void* data, int64_t bytes) const {
   return offset;
 }
 
-absl::StatusOr<const std::byte*> ShmCommunicator::PeerData(const OpDescriptor& op, int peer,
-                                                           int64_t bytes) const {
+absl::StatusOr<std::byte*> ShmCommunicator::PeerData(const OpDescriptor& op, int peer,
+                                                     int64_t bytes) const {
   const SharedSegment& segment = this->segment(peer);
   const int64_t offset = segment.control().slots[op.sequence % 2].descriptor.arena_offset;
   if (offset < 0 || bytes < 0 || offset > segment.arena_bytes() - bytes) {
@@ -143,14 +143,19 @@ absl::StatusOr<std::vector<const std::byte*>> ShmCommunicator::Leaves(const OpDe
 
 absl::Status ShmCommunicator::ReduceChunk(const OpDescriptor& op,
                                           const std::vector<const std::byte*>& leaves,
-                                          const Chunk& chunk, std::byte* data) const {
+                                          const Chunk& chunk, std::byte* data,
+                                          const std::vector<std::byte*>& copies) const {
   const int64_t element_bytes = SizeOf(op.dtype);
   TileTree tree(op.dtype);
   const int64_t tile_elements = TileTree::kTileBytes / element_bytes;
   for (int64_t first = chunk.begin; first < chunk.end; first += tile_elements) {
     if (queue_.failed()) return queue_.status();
     const int64_t elements = std::min(tile_elements, chunk.end - first);
-    SumTile(tree, leaves, data, first * element_bytes, elements);
+    const int64_t offset = first * element_bytes;
+    SumTile(tree, leaves, data, offset, elements);
+    for (std::byte* copy : copies) {
+      std::memcpy(copy + offset, data + offset, static_cast<size_t>(elements * element_bytes));
+    }
   }
   return absl::OkStatus();
 }

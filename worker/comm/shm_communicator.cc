@@ -37,7 +37,6 @@ void ShmCommunicator::WakeOwnThread() {
   // It sleeps on a word of any other member.
   for (const Member& member : members_) {
     FutexWakeAll(member.segment.control().progress);
-    FutexWakeAll(member.segment.control().reduced);
   }
 }
 
@@ -88,14 +87,11 @@ void ShmCommunicator::Publish(const OpDescriptor& op, const std::string& record)
 }
 
 void ShmCommunicator::Advance(const OpDescriptor& op, Phase phase) {
-  Tell(own().control().progress, ProgressWord(op.sequence, phase));
-}
-
-void ShmCommunicator::Tell(std::atomic<uint32_t>& word, uint32_t value) {
-  // Sequentially consistent with Await's pair (sleepers, word): either it sees the new word or we
-  // see the sleeper.
-  word.store(value);
-  if (own().control().sleepers.load() > 0) FutexWakeAll(word);
+  ControlBlock& control = own().control();
+  // Sequentially consistent with Await's pair (sleepers, progress): either it sees the new word or
+  // we see the sleeper.
+  control.progress.store(ProgressWord(op.sequence, phase));
+  if (control.sleepers.load() > 0) FutexWakeAll(control.progress);
 }
 
 absl::Status ShmCommunicator::CheckCalls(const OpDescriptor& op) const {
@@ -105,54 +101,49 @@ absl::Status ShmCommunicator::CheckCalls(const OpDescriptor& op) const {
   });
 }
 
-ShmCommunicator::Milestone ShmCommunicator::MilestoneOf(const OpDescriptor& op, Phase phase) {
-  return {&ControlBlock::progress, ProgressWord(op.sequence, phase),
-          phase == Phase::kArrived ? "did not arrive" : "did not finish"};
-}
-
-bool ShmCommunicator::HasPassed(int peer, const Milestone& milestone) const {
-  const std::atomic<uint32_t>& word = segment(peer).control().*milestone.word;
-  return HasReached(word.load(std::memory_order_acquire), milestone.wanted);
+bool ShmCommunicator::HasPassed(int peer, const OpDescriptor& op, Phase phase) const {
+  const std::atomic<uint32_t>& progress = segment(peer).control().progress;
+  return HasReached(progress.load(std::memory_order_acquire), ProgressWord(op.sequence, phase));
 }
 
 absl::Status ShmCommunicator::AwaitAll(const OpDescriptor& op, Phase phase) {
   const Deadline deadline(operation_timeout_);
-  return ForEachPeer([&](int peer) { return Await(op, peer, MilestoneOf(op, phase), deadline); });
+  return ForEachPeer([&](int peer) { return Await(op, peer, phase, deadline); });
 }
 
-absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, const Milestone& milestone,
+absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, Phase phase,
                                     const Deadline& deadline) {
   for (int spin = 0; spin < kSpins; ++spin) {
-    if (HasPassed(peer, milestone)) return absl::OkStatus();
+    if (HasPassed(peer, op, phase)) return absl::OkStatus();
   }
   ControlBlock& control = segment(peer).control();
-  std::atomic<uint32_t>& word = control.*milestone.word;
   while (true) {
     control.sleepers.fetch_add(1);
-    const uint32_t seen = word.load();
-    if (!HasReached(seen, milestone.wanted) && !queue_.failed()) {
-      FutexWait(word, seen, std::min(kSleepSlice, deadline.left()));
+    const uint32_t seen = control.progress.load();
+    if (!HasReached(seen, ProgressWord(op.sequence, phase)) && !queue_.failed()) {
+      FutexWait(control.progress, seen, std::min(kSleepSlice, deadline.left()));
     }
     control.sleepers.fetch_sub(1);
     // Before the word: a member leaves after its last step.
     const bool left = relay_->left(peer);
-    if (HasPassed(peer, milestone)) return absl::OkStatus();
+    if (HasPassed(peer, op, phase)) return absl::OkStatus();
     if (queue_.failed()) return queue_.status();
     if (left) {
       return absl::AbortedError(absl::StrCat("rank ", peer, " left before ", Describe(op)));
     }
-    if (deadline.passed()) return Late(op, milestone);
+    if (deadline.passed()) return Late(op, phase);
   }
 }
 
-absl::Status ShmCommunicator::Late(const OpDescriptor& op, const Milestone& milestone) const {
+absl::Status ShmCommunicator::Late(const OpDescriptor& op, Phase phase) const {
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer) {
-    if (!HasPassed(peer, milestone)) missing.push_back(peer);
+    if (!HasPassed(peer, op, phase)) missing.push_back(peer);
   }
   return absl::DeadlineExceededError(absl::StrCat(
       Describe(op), ": rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "), " ",
-      milestone.missed, " within ", absl::FormatDuration(operation_timeout_)));
+      phase == Phase::kArrived ? "did not arrive" : "did not finish", " within ",
+      absl::FormatDuration(operation_timeout_)));
 }
 
 absl::Status ShmCommunicator::CheckInputsHeld() const {

@@ -73,46 +73,28 @@ class ShmCommunicator final : public Communicator {
   absl::Status RunOp(OpDescriptor op, const std::string& record, const Body& body);
   void Publish(const OpDescriptor& op, const std::string& record);
   void Advance(const OpDescriptor& op, Phase phase);
-  // Where others look for this rank's progress: moves `word` on to `value`.
-  void Tell(std::atomic<uint32_t>& word, uint32_t value);
   absl::Status CheckCalls(const OpDescriptor& op) const;
   absl::Status AwaitAll(const OpDescriptor& op, Phase phase);
-  // A value that a word of every member reaches in the course of an operation.
-  struct Milestone {
-    std::atomic<uint32_t> ControlBlock::*word;
-    uint32_t wanted;
-    absl::string_view missed;  // what a rank that is late did not do
-  };
-  static Milestone MilestoneOf(const OpDescriptor& op, Phase phase);
-  bool HasPassed(int peer, const Milestone& milestone) const;
-  absl::Status Await(const OpDescriptor& op, int peer, const Milestone& milestone,
-                     const Deadline& deadline);
-  absl::Status Late(const OpDescriptor& op, const Milestone& milestone) const;
+  bool HasPassed(int peer, const OpDescriptor& op, Phase phase) const;
+  absl::Status Await(const OpDescriptor& op, int peer, Phase phase, const Deadline& deadline);
+  absl::Status Late(const OpDescriptor& op, Phase phase) const;
   // An error when a peer failed, and so may have changed what was read of it.
   absl::Status CheckInputsHeld() const;
-  // A member's data of the operation, `bytes` of which will be read.
-  absl::StatusOr<const std::byte*> PeerData(const OpDescriptor& op, int peer, int64_t bytes) const;
+  // A member's data of the operation, `bytes` of which will be read or written.
+  absl::StatusOr<std::byte*> PeerData(const OpDescriptor& op, int peer, int64_t bytes) const;
   absl::Status CopyFrom(const OpDescriptor& op, int peer, const std::byte* from, std::byte* to,
                         int64_t bytes);
   void CountSent(const OpDescriptor& op, int by, int64_t bytes);
   // The contributors' data of the operation, `data` for the own.
   absl::StatusOr<std::vector<const std::byte*>> Leaves(const OpDescriptor& op,
                                                        std::byte* data) const;
-  // Sums the leaves' chunk into `data`, which may be one of them.
+  // Sums the leaves' chunk into `data`, and from there into the chunk of every one of `copies`. All
+  // of these may be leaves.
   absl::Status ReduceChunk(const OpDescriptor& op, const std::vector<const std::byte*>& leaves,
-                           const Chunk& chunk, std::byte* data) const;
+                           const Chunk& chunk, std::byte* data,
+                           const std::vector<std::byte*>& copies = {}) const;
   // Every contributor but this rank has sent it `elements`.
   void CountContributions(const OpDescriptor& op, int64_t elements);
-  // The piece of ChunkOf(rank) that is the `index`-th to be reduced; beyond the last they are
-  // empty.
-  Chunk PieceOf(const OpDescriptor& op, int rank, int64_t index) const;
-  // How many there are: as many on every rank.
-  int64_t PiecesOf(const OpDescriptor& op) const;
-  // The `index`-th piece of every rank's reduced chunk is in place there.
-  Milestone Reduced(int64_t index) const;
-  // Copies pieces [next, …) of the peer's reduced chunk into `data` as far as they are in place and
-  // moves `next` on.
-  absl::Status CopyReducedPieces(const OpDescriptor& op, int peer, std::byte* data, int64_t& next);
 
   void WakeOwnThread();
 
@@ -120,8 +102,6 @@ class ShmCommunicator final : public Communicator {
   const std::vector<Member> members_;
   const absl::Duration operation_timeout_;
   uint64_t sequence_ = 0;  // of the queue's thread: operations begun
-  // Of the queue's thread: pieces of the all-reduces before this one; the same on every rank.
-  uint32_t pieces_before_ = 0;
   mutable absl::Mutex calls_mutex_;
   // Calls and seconds alone; bytes are counted in the segments.
   WireCounts calls_ ABSL_GUARDED_BY(calls_mutex_);
