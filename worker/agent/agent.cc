@@ -28,7 +28,13 @@ class Agent::RankObserver final : public TrainObserver {
     stamp_.set_rank(assignment.rank());
   }
 
-  void OnReady() override { agent_.Post(TrainerReady{}); }
+  // Not by way of the agent's events, where steps would overtake it. Nobody listens to an epoch
+  // that has been aborted.
+  void OnReady() override {
+    v1::RankReport report = stamp_;
+    report.mutable_ready();
+    Send(std::move(report));
+  }
   void OnStep(const v1::StepReport& step) override {
     v1::RankReport report = stamp_;
     *report.mutable_step() = step;

@@ -83,14 +83,6 @@ AgentState::Actions AgentState::On(const AbortReceived& event) {
   return {AbortTrainer{event.abort.reason()}};
 }
 
-AgentState::Actions AgentState::On(const TrainerReady&) {
-  // An aborted epoch needs no one who is ready.
-  if (phase_ != Phase::kTraining) return {};
-  Report ready{ReportOf(*rank_)};
-  ready.report.mutable_ready();
-  return {std::move(ready)};
-}
-
 AgentState::Actions AgentState::On(const TrainerEnded& event) {
   SHERD_CHECK(rank_.has_value());
   const RankId id = *std::exchange(rank_, std::nullopt);

@@ -39,8 +39,6 @@ struct AssignReceived {
 struct AbortReceived {
   v1::Abort abort;
 };
-// The current trainer has formed its groups.
-struct TrainerReady {};
 // The current trainer has returned and is destroyed: nothing that it held is left.
 struct TrainerEnded {
   absl::Status status;
@@ -57,8 +55,8 @@ struct StopRequested {
 // The trainer was told to abort long ago and still runs.
 struct AbortOverdue {};
 
-using AgentEvent = std::variant<AssignReceived, AbortReceived, TrainerReady, TrainerEnded,
-                                StopRequested, AbortOverdue>;
+using AgentEvent =
+    std::variant<AssignReceived, AbortReceived, TrainerEnded, StopRequested, AbortOverdue>;
 
 // ---- What the worker then does, in order. -----------------------------------------------------
 
@@ -83,8 +81,8 @@ using AgentAction = std::variant<StartTrainer, AbortTrainer, Report, ExitProcess
 // The worker's side of a rank's life: a pure function of its events.
 //
 //             Assign / StartTrainer
-//        ┌────────────────────────────► kTraining ◄─┐ TrainerReady / Report(RankReady)
-//        │                               │  │  └────┘
+//        ┌────────────────────────────► kTraining
+//        │                               │  │
 //        │ TrainerEnded                  │  │ Abort of this or a later epoch,
 //        │ / Report(RankFinished|Failed) │  │ StopRequested
 //      kIdle ◄───────────────────────────┘  │ / AbortTrainer
@@ -122,7 +120,6 @@ class AgentState {
 
   Actions On(const AssignReceived& event);
   Actions On(const AbortReceived& event);
-  Actions On(const TrainerReady& event);
   Actions On(const TrainerEnded& event);
   Actions On(const StopRequested& event);
   Actions On(const AbortOverdue& event);

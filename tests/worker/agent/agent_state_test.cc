@@ -71,7 +71,6 @@ std::string Describe(const AgentAction& action) {
   const v1::RankReport& report = std::get<Report>(action).report;
   const std::string from =
       absl::StrCat(report.job_id(), "/", report.epoch(), "/r", report.rank(), " ");
-  if (report.has_ready()) return absl::StrCat("report ", from, "ready");
   if (report.has_finished()) return absl::StrCat("report ", from, "finished");
   if (report.has_failed()) return absl::StrCat("report ", from, "failed");
   return absl::StrCat("report ", from, report.has_released() ? "released" : "?");
@@ -91,7 +90,6 @@ v1::RankFailed FailureIn(AgentState& state, const AgentEvent& event) {
 TEST(AgentState, TrainsWhatItIsAssignedAndReportsTheEnd) {
   AgentState state;
   EXPECT_THAT(Handle(state, Assign("a", 1)), ElementsAre("start a/1"));
-  EXPECT_THAT(Handle(state, TrainerReady{}), ElementsAre("report a/1/r1 ready"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
   const std::vector<AgentAction> actions = state.Handle(Done(7));
   ASSERT_EQ(actions.size(), 1u);
@@ -127,7 +125,6 @@ TEST(AgentState, ReleasesAnAbortedRankOnlyAfterItsTrainerHasEnded) {
   Handle(state, Assign("a", 1));
   EXPECT_THAT(Handle(state, Abort("a", 1)), ElementsAre("abort"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kAborting);
-  EXPECT_THAT(Handle(state, TrainerReady{}), IsEmpty());
   EXPECT_THAT(Handle(state, Abort("a", 1)), IsEmpty());
   EXPECT_THAT(Handle(state, Aborted()), ElementsAre("report a/1/r1 released"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kIdle);
@@ -160,7 +157,6 @@ TEST(AgentState, AnAbortOfAnOlderEpochIsAnsweredAndDisturbsNothing) {
   EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
   EXPECT_THAT(Handle(state, Abort("b", 5)), ElementsAre("report b/5/r1 released"));
   EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
-  EXPECT_THAT(Handle(state, TrainerReady{}), ElementsAre("report a/2/r1 ready"));
 }
 
 // F25: the Assign of a dead epoch may still be under way when its Abort arrives on a new stream.
@@ -291,7 +287,6 @@ class RandomLife {
     if (kind < 28) return Apply(Abort(Job(), 1 + Pick(5)));
     if (kind == 28) return Apply(StopRequested{kExitAsked, "SIGTERM"});
     if (!trainer_runs_) return;
-    if (kind < 32) return Apply(TrainerReady{});
     if (kind < 35) return Apply(Done());
     if (kind < 37) return Apply(Broken("rank 2 went away"));
     Apply(Aborted());
