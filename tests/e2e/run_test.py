@@ -20,12 +20,12 @@ class Run(EndToEnd):
         # `sherd run` lets workers write below --out alone.
         return super().job(name, out=out, **options)
 
-    def command(self, *arguments):
+    def run_command(self, *arguments):
         return [str(BIN / "sherd"), "run", *map(str, arguments)]
 
     def launch(self, *arguments, out=None, **options):
         environment = {**os.environ, "TMPDIR": str(self.scratch)}
-        command = self.command(*arguments, "--out", out or self.scratch / "out")
+        command = self.run_command(*arguments, "--out", out or self.scratch / "out")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **options)
         self.stack.callback(self.stop, process, signal.SIGKILL)
@@ -94,7 +94,7 @@ class Run(EndToEnd):
 
     def test_degrees_that_do_not_fit_are_refused_with_those_that_do(self):
         for settings, workers, said in (
-                (("parallel.tensor=3",), 3, "1 and 2"),
+                (("parallel.tensor=3",), 3, "the nearest that does is 2"),
                 (("parallel.tensor=2",), 3, "2 and 4"),
                 (("parallel.sequence_parallel=true",), 2, "parallel.sequence_parallel")):
             words = [word for setting in settings for word in ("--set", setting)]
@@ -159,7 +159,7 @@ class Run(EndToEnd):
 
     def test_a_terminal_gets_a_progress_bar(self):
         primary, secondary = pty.openpty()
-        process = subprocess.Popen(self.command(self.job(steps=20), "--workers", 2, "--out", self.scratch / "out"),
+        process = subprocess.Popen(self.run_command(self.job(steps=20), "--workers", 2, "--out", self.scratch / "out"),
                                    stdin=secondary,
                                    stdout=secondary, stderr=secondary,
                                    env={**os.environ, "TMPDIR": str(self.scratch), "TERM": "xterm"})
