@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/yaml_values.h"
@@ -81,6 +83,23 @@ absl::Status Name(const Node& node, Message& message, void (Message::*set)(Enum)
   return absl::InvalidArgumentError(
       absl::StrCat(Quoted(node), " is not one of ", absl::StrJoin(names, ", "),
                    nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?")));
+}
+
+// FSDP calls the strategies otherwise.
+absl::Status StrategyName(const Node& node, v1::ParallelSpec& parallel) {
+  constexpr std::pair<absl::string_view, absl::string_view> kFsdpNames[] = {
+      {"no_shard", "ddp"},
+      {"shard_grad_op", "zero2"},
+      {"full_shard", "zero3"},
+      {"hybrid_shard", "hybrid"}};
+  std::string name;
+  SHERD_RETURN_IF_ERROR(ReadText(node, name));
+  for (const auto& [fsdp, ours] : kFsdpNames) {
+    if (absl::AsciiStrToLower(name) != fsdp) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(node), " is FSDP's name of what is called '", ours, "' here"));
+  }
+  return Name(node, parallel, &v1::ParallelSpec::set_strategy, StrategyFromName, StrategyNames());
 }
 
 absl::Status NonEmpty(const Node& node, std::string& value) {
@@ -247,11 +266,7 @@ constexpr JobKey kJobKeys[] = {
     {"train.eval_every",
      [](const Node& n, Spec& s) { return Count(n, Train(s), &v1::TrainSpec::set_eval_every); }},
 
-    {"parallel.strategy",
-     [](const Node& n, Spec& s) {
-       return Name(n, Parallel(s), &v1::ParallelSpec::set_strategy, StrategyFromName,
-                   StrategyNames());
-     }},
+    {"parallel.strategy", [](const Node& n, Spec& s) { return StrategyName(n, Parallel(s)); }},
     {"parallel.tensor",
      [](const Node& n, Spec& s) { return Size(n, Parallel(s), &v1::ParallelSpec::set_tensor); }},
     {"parallel.shard_group",

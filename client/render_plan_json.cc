@@ -89,6 +89,7 @@ Json PlanJson(const PlanReport& report, const PlanRequest& request) {
                {"wire_bytes_per_step", std::move(wire)},
                {"peak_bytes", OrNull(report.peak_bytes)},
                {"fits", OrNull(report.fits)},
+               {"needs", report.peak_bytes ? "peak" : "model_state"},
                {"limits", std::move(checks)},
                {"estimate", EstimateJson(report, request)}};
   if (report.shard_group != report.data_degree()) json["shard_group"] = report.shard_group;

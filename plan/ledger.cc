@@ -190,10 +190,15 @@ int64_t ReplicaArenaBytes(const RankPlan& plan) {
 
 int64_t ShareBytes(const RankPlan& plan, int members) {
   if (members == 1) return 0;
+  const bool shards = plan.strategy.optimizer == Placement::kShard;
   int64_t most = 0;
   for (size_t unit = 0; unit < plan.inventory.units.size(); ++unit) {
-    most = std::max(most, ElementsIn(SharedGradients(plan.inventory.units[unit],
-                                                     plan.Owned(static_cast<int>(unit)), members)));
+    for (int rank = 0; rank < (shards ? plan.layout.degree : 1); ++rank) {
+      const ElementRange owned =
+          OwnedOf(plan.layout.units[unit], plan.layout.degree, plan.strategy, rank);
+      most =
+          std::max(most, ElementsIn(SharedGradients(plan.inventory.units[unit], owned, members)));
+    }
   }
   constexpr int64_t kCacheLine = 64;
   return (most * plan.grad_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;

@@ -70,7 +70,7 @@ int64_t CommBytes(Medium medium, int64_t members);
 int64_t ArenaBytes(const RankPlan& plan);
 int64_t ReplicaArenaBytes(const RankPlan& plan);
 // Where shares of a unit's gradients are summed over `members` members of the tensor-parallel
-// group: room for those of the unit with the most, in whole cache lines.
+// group: room for the most that any rank owns of a unit, the same on all, in whole cache lines.
 int64_t ShareBytes(const RankPlan& plan, int members);
 // Of a rank's arena among its tensor-parallel group: what activations lie in it, then ShareBytes.
 int64_t TensorArenaBytes(const RankPlan& plan, const v1::JobSpec& spec);

@@ -87,8 +87,9 @@ struct PlanReport {
   int64_t SpareBytes() const;
 };
 
-// `spec` is normalised and valid. No rank holds or sends more than rank 0: shards are filled from
-// the front, as large as the last, padded one, and micro-batches are dealt from rank 0 on.
+// `spec` is normalised and valid. No rank holds more than rank 0: shards are filled from the front,
+// as large as the last, padded one, and micro-batches are dealt from rank 0 on. Nor does any send
+// more but for the shares of gradients in its tensor-parallel group, which lie in some shards only.
 // `workers` is a multiple of WorldGranuleOf. `threads`: compute threads of a worker. `rank`: whose
 // ledger to show; nothing: as PlanReport::ranks says.
 PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits& limits,

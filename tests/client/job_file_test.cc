@@ -125,6 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownStrategy", "parallel: {strategy: zero4}",
                 "job.yaml:1: parallel.strategy: 'zero4' is not one of ddp, zero1, zero2, zero3, "
                 "hybrid; did you mean 'zero1'?"},
+        Refusal{"FsdpStrategy", "parallel: {strategy: FULL_SHARD}",
+                "job.yaml:1: parallel.strategy: 'FULL_SHARD' is FSDP's name of what is called "
+                "'zero3' here"},
         Refusal{"UnknownType", "precision: {compute: BF16}",
                 "job.yaml:1: precision.compute: 'BF16' is not one of fp32, bf16; did you mean "
                 "'bf16'?"},

@@ -128,6 +128,31 @@ TEST(PlanReport, NoRankHoldsOrSendsMoreThanRankZero) {
   }
 }
 
+// Nor in any grid, where members of a tensor-parallel group have shares of some gradients.
+TEST(PlanReport, NoRankOfATensorParallelWorldHoldsMoreThanRankZero) {
+  for (const absl::string_view strategy : kStrategies) {
+    for (const bool sequence : {false, true}) {
+      for (const bool llama : {false, true}) {
+        for (const int degree : {1, 3, 4}) {
+          v1::JobSpec spec = MakeJob(strategy, v1::DATA_TYPE_BF16, 4,
+                                     {.hidden = 48, .heads = 4, .ffn = 28, .vocab = 259});
+          if (llama) testing::MakeLlama(spec);
+          if (llama) spec.mutable_model()->set_kv_heads(2);
+          spec.mutable_parallel()->set_tensor(4);
+          spec.mutable_parallel()->set_sequence_parallel(sequence);
+          const auto peak = [&](int rank) {
+            return PredictLedger(BuildRankPlan(spec, rank, 4 * degree), spec)
+                .memory()
+                .at("peak")
+                .predicted();
+          };
+          for (int rank = 1; rank < 4 * degree; ++rank) EXPECT_LE(peak(rank), peak(0)) << strategy;
+        }
+      }
+    }
+  }
+}
+
 // The states of all ranks' ledgers, less one copy, to the byte also where sizes do not divide.
 TEST(PlanReport, CountsWhatTheClusterHoldsMoreThanOnce) {
   for (const absl::string_view strategy : kStrategies) {
