@@ -1,31 +1,15 @@
 #include "worker/train/step_executor.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
-#include "plan/gradient_shares.h"
+#include "worker/train/phase_timer.h"
 
 namespace sherd {
 namespace {
-
-// Adds the time until destruction to a phase.
-class PhaseTimer {
- public:
-  explicit PhaseTimer(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
-  ~PhaseTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  double& seconds_;
-  const Clock::time_point start_;
-};
 
 int64_t CountTargets(const int32_t* targets, int64_t n) {
   return std::count_if(targets, targets + n, [](int32_t target) { return target >= 0; });
@@ -248,184 +232,6 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
   }));
   if (op.unit == head_) walk.losses.back() = loss;
   return absl::OkStatus();
-}
-
-void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
-  if (!plan_.ScattersEachMicroBatch()) return ReduceBucket(op, walk);
-  const size_t at = static_cast<size_t>(op.unit);
-  GradientSlot& slot = *std::exchange(slots_[at], nullptr);
-  const MicroBatches& split = walk.micro_batches;
-  slot.reduction =
-      comm_.ReduceScatter(slot.data, split.ContributorsInRound(split.replica_of(rank_), op.round),
-                          memory_.unit(op.unit).tree.get());
-  unit_reductions_[at] = slot.reduction;
-  reductions_.push_back(slot.reduction);
-}
-
-absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk) {
-  SHERD_RETURN_IF_ERROR(WaitFor(unit_reductions_[static_cast<size_t>(op.unit)]));
-  UnitMemory& unit = memory_.unit(op.unit);
-  unit.tree->FinishInto(unit.owned_grads);
-  replica_reductions_.push_back(
-      mesh_.replicas()->AllReduce(unit.owned_grads, unit.owned.size(), memory_.grad_type(),
-                                  walk.micro_batches.ContributingReplicas()));
-  return absl::OkStatus();
-}
-
-void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
-  UnitMemory& unit = memory_.unit(op.unit);
-  const PhaseTimer timer(phases_.backward);
-  if (has_micro_batch_) unit.tree->Fold({unit.grads});
-  if (op.round != walk.micro_batches.rounds - 1) return;
-  const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
-  std::memcpy(unit.grads, unit.tree->Finish(), static_cast<size_t>(padded * plan_.grad_bytes));
-}
-
-void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
-  std::vector<int64_t> segments;
-  for (int unit = op.unit; unit < op.unit + op.units; ++unit) {
-    segments.push_back(plan_.layout.units[static_cast<size_t>(unit)].padded_elements);
-  }
-  std::byte* const gradients = memory_.unit(op.unit).grads;
-  const int contributors = walk.micro_batches.ContributingReplicas();
-  const int64_t elements = std::accumulate(segments.begin(), segments.end(), int64_t{0});
-  reductions_.push_back(
-      op.op == StepOp::kAllReduce
-          ? comm_.AllReduce(gradients, elements, memory_.grad_type(), contributors)
-          : comm_.ReduceScatterInPlace(gradients, segments, memory_.grad_type(), contributors));
-}
-
-absl::Status StepExecutor::FinishReductions() {
-  for (Ticket& ticket : reductions_) SHERD_RETURN_IF_ERROR(WaitFor(ticket));
-  for (Ticket& ticket : replica_reductions_) {
-    SHERD_RETURN_IF_ERROR(WaitFor(*mesh_.replicas(), ticket));
-  }
-  reductions_.clear();
-  replica_reductions_.clear();
-  return absl::OkStatus();
-}
-
-std::byte* StepExecutor::Gradients(int unit) {
-  UnitMemory& memory = memory_.unit(unit);
-  if (memory.owned_grads != nullptr) return memory.owned_grads;
-  return static_cast<std::byte*>(memory.tree->Finish());
-}
-
-absl::Status StepExecutor::ReduceShares(const PlannedOp& op) {
-  SHERD_RETURN_IF_ERROR(FinishReductions());
-  const ModelPart& part = plan_.part();
-  const int members = op.op == StepOp::kReduceTensor ? part.place.degree : part.kv_copies;
-  const ElementRange owned = memory_.unit(op.unit).owned;
-  const std::vector<ElementRange> shared =
-      SharedGradients(plan_.inventory.units[static_cast<size_t>(op.unit)], owned, members);
-  std::byte* const gradients = Gradients(op.unit);
-  std::byte* const shares = memory_.shares(members);
-  // Takes them to where the others read them, and back.
-  const auto move = [&](bool back) {
-    std::byte* at = shares;
-    for (const ElementRange& range : shared) {
-      std::byte* const here = gradients + (range.begin - owned.begin) * plan_.grad_bytes;
-      const size_t bytes = static_cast<size_t>(range.size() * plan_.grad_bytes);
-      std::memcpy(back ? here : at, back ? at : here, bytes);
-      at += bytes;
-    }
-  };
-  move(/*back=*/false);
-  Communicator& comm = mesh_.Sharing(members);
-  Ticket sum = comm.AllReduce(shares, ElementsIn(shared), memory_.grad_type(), members);
-  SHERD_RETURN_IF_ERROR(WaitFor(comm, sum));
-  move(/*back=*/true);
-  return absl::OkStatus();
-}
-
-ExactSum StepExecutor::CountedSquares() {
-  ExactSum sum;
-  for (int unit = 0; unit <= head_; ++unit) {
-    const UnitMemory& memory = memory_.unit(unit);
-    for (const ElementRange& range : memory.counted) {
-      const int64_t skipped = range.begin - memory.owned.begin;
-      ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
-                      range.size(), sum);
-    }
-  }
-  return sum;
-}
-
-absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
-                                           std::vector<ExchangeRecord>& all) {
-  const int64_t record_bytes =
-      kExchangeFixedBytes + kExchangeBytesPerRound * static_cast<int64_t>(mine.losses.size());
-  const size_t size = static_cast<size_t>(record_bytes);
-  std::vector<std::byte> record(size);
-  mine.Write(absl::MakeSpan(record));
-  const size_t ranks = static_cast<size_t>(mesh_.size());
-  std::vector<std::byte> whole(size * ranks);
-  {
-    const PhaseTimer timer(phases_.exposed);
-    SHERD_RETURN_IF_ERROR(mesh_.Exchange(record.data(), whole.data(), record_bytes));
-  }
-  all.clear();
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    all.push_back(ExchangeRecord::Read(absl::MakeConstSpan(whole.data() + rank * size, size)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
-  const bool trains = walk.step > 0;
-  SHERD_RETURN_IF_ERROR(FinishReductions());
-  ExchangeRecord mine;
-  if (trains) {
-    const PhaseTimer timer(phases_.update);
-    mine.squares = CountedSquares();
-  }
-  mine.losses = std::exchange(walk.losses, {});
-  mine.tokens = std::exchange(walk.tokens, {});
-  std::vector<ExchangeRecord> all;
-  SHERD_RETURN_IF_ERROR(ExchangeRecords(mine, all));
-
-  // An evaluation exchanges after every round, so each record holds that round alone.
-  const int64_t first_index = trains ? 0 : current_round_ * walk.micro_batches.degree;
-  const int64_t last_index =
-      trains ? walk.micro_batches.count
-             : std::min(walk.micro_batches.count, first_index + walk.micro_batches.degree);
-  ExactSum squares;
-  for (const ExchangeRecord& record : all) squares.Add(record.squares);
-  // Summed in the order of the global micro-batch, so the bits do not depend on who computed it.
-  double loss = trains ? 0 : walk.figures.loss;
-  for (int64_t index = first_index; index < last_index; ++index) {
-    const MicroBatches::Place place = walk.micro_batches.Of(index);
-    // All members of a tensor-parallel group know the loss of what they compute together.
-    const ExchangeRecord& record = all[static_cast<size_t>(place.rank * plan_.part().place.degree)];
-    const size_t round = trains ? static_cast<size_t>(place.round) : 0;
-    loss += record.losses[round];
-    walk.figures.tokens += record.tokens[round];
-  }
-  walk.figures.loss = loss;
-  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverged(walk);
-
-  walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
-  walk.figures.grad_norm = std::sqrt(squares.Value());
-  if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
-    return Diverged(walk);
-  }
-  const double clip = spec_.train().grad_clip();
-  if (clip > 0) {
-    walk.grad_scale = static_cast<float>(std::min(1.0, clip / (walk.figures.grad_norm + 1e-6)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepExecutor::Diverged(const Walk& walk) {
-  // Whoever ends first aborts the communicator: not before all have left the exchange, which is
-  // when all are in the barrier. Every rank has seen the same figures, so what becomes of the
-  // barrier itself says nothing.
-  mesh_.Barrier().IgnoreError();
-  return absl::DataLossError(absl::StrCat(
-      walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
-      walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,
-      "; nothing was updated with it. Lower train.optimizer.lr or lengthen "
-      "train.schedule.warmup"));
 }
 
 void StepExecutor::Update(int unit, const Walk& walk) {

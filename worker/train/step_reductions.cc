@@ -1,0 +1,102 @@
+// What becomes of gradients between backward and update: who adds up which, and where.
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "common/status_macros.h"
+#include "plan/gradient_shares.h"
+#include "worker/train/phase_timer.h"
+#include "worker/train/step_executor.h"
+
+namespace sherd {
+
+void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
+  if (!plan_.ScattersEachMicroBatch()) return ReduceBucket(op, walk);
+  const size_t at = static_cast<size_t>(op.unit);
+  GradientSlot& slot = *std::exchange(slots_[at], nullptr);
+  const MicroBatches& split = walk.micro_batches;
+  slot.reduction =
+      comm_.ReduceScatter(slot.data, split.ContributorsInRound(split.replica_of(rank_), op.round),
+                          memory_.unit(op.unit).tree.get());
+  unit_reductions_[at] = slot.reduction;
+  reductions_.push_back(slot.reduction);
+}
+
+absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk) {
+  SHERD_RETURN_IF_ERROR(WaitFor(unit_reductions_[static_cast<size_t>(op.unit)]));
+  UnitMemory& unit = memory_.unit(op.unit);
+  unit.tree->FinishInto(unit.owned_grads);
+  replica_reductions_.push_back(
+      mesh_.replicas()->AllReduce(unit.owned_grads, unit.owned.size(), memory_.grad_type(),
+                                  walk.micro_batches.ContributingReplicas()));
+  return absl::OkStatus();
+}
+
+void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
+  UnitMemory& unit = memory_.unit(op.unit);
+  const PhaseTimer timer(phases_.backward);
+  if (has_micro_batch_) unit.tree->Fold({unit.grads});
+  if (op.round != walk.micro_batches.rounds - 1) return;
+  const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
+  std::memcpy(unit.grads, unit.tree->Finish(), static_cast<size_t>(padded * plan_.grad_bytes));
+}
+
+void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
+  std::vector<int64_t> segments;
+  for (int unit = op.unit; unit < op.unit + op.units; ++unit) {
+    segments.push_back(plan_.layout.units[static_cast<size_t>(unit)].padded_elements);
+  }
+  std::byte* const gradients = memory_.unit(op.unit).grads;
+  const int contributors = walk.micro_batches.ContributingReplicas();
+  const int64_t elements = std::accumulate(segments.begin(), segments.end(), int64_t{0});
+  reductions_.push_back(
+      op.op == StepOp::kAllReduce
+          ? comm_.AllReduce(gradients, elements, memory_.grad_type(), contributors)
+          : comm_.ReduceScatterInPlace(gradients, segments, memory_.grad_type(), contributors));
+}
+
+absl::Status StepExecutor::FinishReductions() {
+  for (Ticket& ticket : reductions_) SHERD_RETURN_IF_ERROR(WaitFor(ticket));
+  for (Ticket& ticket : replica_reductions_) {
+    SHERD_RETURN_IF_ERROR(WaitFor(*mesh_.replicas(), ticket));
+  }
+  reductions_.clear();
+  replica_reductions_.clear();
+  return absl::OkStatus();
+}
+
+std::byte* StepExecutor::Gradients(int unit) {
+  UnitMemory& memory = memory_.unit(unit);
+  if (memory.owned_grads != nullptr) return memory.owned_grads;
+  return static_cast<std::byte*>(memory.tree->Finish());
+}
+
+absl::Status StepExecutor::ReduceShares(const PlannedOp& op) {
+  SHERD_RETURN_IF_ERROR(FinishReductions());
+  const ModelPart& part = plan_.part();
+  const int members = op.op == StepOp::kReduceTensor ? part.place.degree : part.kv_copies;
+  const ElementRange owned = memory_.unit(op.unit).owned;
+  const std::vector<ElementRange> shared =
+      SharedGradients(plan_.inventory.units[static_cast<size_t>(op.unit)], owned, members);
+  std::byte* const gradients = Gradients(op.unit);
+  std::byte* const shares = memory_.shares(members);
+  // Takes them to where the others read them, and back.
+  const auto move = [&](bool back) {
+    std::byte* at = shares;
+    for (const ElementRange& range : shared) {
+      std::byte* const here = gradients + (range.begin - owned.begin) * plan_.grad_bytes;
+      const size_t bytes = static_cast<size_t>(range.size() * plan_.grad_bytes);
+      std::memcpy(back ? here : at, back ? at : here, bytes);
+      at += bytes;
+    }
+  };
+  move(/*back=*/false);
+  Communicator& comm = mesh_.Sharing(members);
+  Ticket sum = comm.AllReduce(shares, ElementsIn(shared), memory_.grad_type(), members);
+  SHERD_RETURN_IF_ERROR(WaitFor(comm, sum));
+  move(/*back=*/true);
+  return absl::OkStatus();
+}
+
+}  // namespace sherd
