@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/job_spec.h"
+#include "plan/model_rules.h"
 #include "plan/strategy.h"
 #include "plan/world_layout.h"
 
@@ -102,7 +103,7 @@ void CheckSequenceParallel(const v1::JobSpec& spec, SpecRules& rules) {
   }
   int64_t tokens = 0;
   // Of impossible batches enough was said.
-  if (train.micro_batch() < 1 || train.seq_len() < 1 ||
+  if (train.micro_batch() < 1 || train.seq_len() < 1 || train.seq_len() > kMaxContext ||
       __builtin_mul_overflow(train.micro_batch(), train.seq_len(), &tokens)) {
     return;
   }

@@ -33,7 +33,7 @@ absl::string_view NameOf(WireGroup group) {
 }
 
 Wire AllGatherWire(int64_t members, int64_t part_bytes) {
-  return {(members - 1) * part_bytes, members - 1};
+  return {(members - 1) * part_bytes, part_bytes > 0 ? members - 1 : 0};
 }
 
 Wire ReduceScatterWire(int64_t members, int64_t part_bytes, bool contributes) {
@@ -42,9 +42,13 @@ Wire ReduceScatterWire(int64_t members, int64_t part_bytes, bool contributes) {
 
 Wire AllReduceWire(int64_t members, int64_t member, int64_t elements, int64_t element_bytes,
                    bool contributes) {
-  const int64_t part = elements * (member + 1) / members - elements * member / members;
-  Wire wire = AllGatherWire(members, part * element_bytes);
-  if (contributes) wire += {(elements - part) * element_bytes, members - 1};
+  const auto part = [&](int64_t of) {
+    return elements * (of + 1) / members - elements * of / members;
+  };
+  Wire wire = AllGatherWire(members, part(member) * element_bytes);
+  for (int64_t other = 0; contributes && other < members; ++other) {
+    if (other != member) wire += {part(other) * element_bytes, part(other) > 0 ? 1 : 0};
+  }
   return wire;
 }
 

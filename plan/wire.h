@@ -15,7 +15,8 @@ absl::string_view NameOf(WireOp op);
 // "data", "shard", "replica", "tensor", "kv_copy".
 absl::string_view NameOf(WireGroup group);
 
-// What one member of a group sends in a collective: every byte that leaves it, once a receiver.
+// What one member of a group sends in a collective: every byte that leaves it, once a receiver. An
+// empty message is none.
 struct Wire {
   int64_t bytes = 0;
   int64_t messages = 0;

@@ -1,4 +1,5 @@
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -51,6 +52,10 @@ std::string OutputRootOf(const WorkerFlags& flags) {
 
 absl::StatusOr<std::unique_ptr<DataListener>> BindListener(const WorkerFlags& flags) {
   std::string host = flags.data_host;
+  if (host == "0.0.0.0" || host == "::" || host == "[::]") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data-host: ", host, " leads nobody here; name the address that other hosts use"));
+  }
   if (host.empty()) {
     // Whoever is where the coordinator is, or behind it, comes the same way. Without a way to it
     // there are no such workers yet.
@@ -81,10 +86,19 @@ v1::Hello IdentityOf(const WorkerFlags& flags, const DataListener& listener) {
   return identity;
 }
 
+// Links to the members of large groups are descriptors, and strangers may hold some for a while.
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(const WorkerFlags& flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
   MapLargeHeapBlocks();
+  RaiseDescriptorLimit();
   // A child was started through a link in /proc that would be its name in process lists.
   prctl(PR_SET_NAME, kWorkerProgram);
   SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));

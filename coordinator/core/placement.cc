@@ -101,7 +101,10 @@ std::string Needs(const Demand& demand) {
 WorkerPools::WorkerPools(const State& state) {
   for (const auto& [id, worker] : state.workers) {
     if (!worker.alive) continue;
-    Domain& domain = domains_[std::string(DeviceKind(worker.device))][worker.shared_memory_domain];
+    // Who names no domain shares memory with nobody.
+    const std::string name = worker.shared_memory_domain.empty() ? absl::StrCat("of ", id.value())
+                                                                 : worker.shared_memory_domain;
+    Domain& domain = domains_[std::string(DeviceKind(worker.device))][name];
     ++domain.live;
     domain.reachable = domain.reachable && !worker.network_address.empty();
     if (!worker.seat) domain.idle.push_back(&worker);

@@ -98,6 +98,8 @@ absl::Status PublishCheckpoint(FileSystem& files, const std::string& directory,
   const std::string staging = StagingDirectory(directory, info);
   SHERD_ASSIGN_OR_RETURN(const Manifest manifest,
                          BuildManifest(staging, info, tensors, std::move(shards)));
+  // What nobody could read must not replace what can be read.
+  SHERD_RETURN_IF_ERROR(ParseManifest(FormatManifest(manifest)).status());
   SHERD_RETURN_IF_ERROR(WriteManifest(files, staging, manifest));
   // The entries must be durable before the name that makes them count (F43).
   SHERD_RETURN_IF_ERROR(files.SyncDirectory(staging));

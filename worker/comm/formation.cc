@@ -270,8 +270,10 @@ void Formation::SayGoodbye(const absl::Status& status) {
                         : std::string(status.message())};
   for (Link& link : links_) {
     if (link.stage == Stage::kNoLink) continue;
-    // Best effort: the link is closed right after.
-    (void)SendLinkMessage(link.socket.get(), goodbye);
+    // Best effort: the link is closed right after. On a data lane that is ready, operations' data
+    // are expected, and the control lane tells.
+    const bool carries_data = link.lane == LinkLane::kData && link.stage == Stage::kReady;
+    if (!carries_data) (void)SendLinkMessage(link.socket.get(), goodbye);
     CloseGently(link.socket);
   }
   inbox_.Close(key_, goodbye);

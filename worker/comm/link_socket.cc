@@ -32,17 +32,24 @@ int IntegerOption(int socket, int option) {
 
 bool IsTcp(int link) { return IntegerOption(link, SO_DOMAIN) != AF_UNIX; }
 
-// Messages are small and waited for.
-void SendAtOnce(int link) {
-  const int on = 1;
-  ::setsockopt(link, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+// Messages are small and waited for. A peer's machine that answers nothing for five seconds is
+// gone: the control link of a pair is silent otherwise, so that it is probed.
+void SendAtOnceAndProbe(int link) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(link, level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 absl::StatusOr<FileDescriptor> NewSocket(int family) {
   const int kind = family == AF_UNIX ? SOCK_SEQPACKET : SOCK_STREAM;
   FileDescriptor socket(::socket(family, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ErrnoStatus(absl::StatusCode::kResourceExhausted, "socket");
-  if (family != AF_UNIX) SendAtOnce(socket.get());
+  if (family != AF_UNIX) SendAtOnceAndProbe(socket.get());
   return socket;
 }
 
@@ -91,7 +98,7 @@ absl::StatusOr<FileDescriptor> ListenForTcpLinks(const std::string& host, std::s
 absl::StatusOr<FileDescriptor> AcceptLink(int listener) {
   FileDescriptor link(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (link.valid() && IsTcp(link.get())) {
-    SendAtOnce(link.get());
+    SendAtOnceAndProbe(link.get());
     return link;
   }
   if (link.valid()) return BelongsToThisUser(link.get()) ? std::move(link) : FileDescriptor();

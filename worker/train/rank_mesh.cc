@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "plan/step_plan.h"
@@ -29,6 +31,13 @@ absl::Status ExchangeInPieces(Communicator& comm, const std::byte* record, std::
 }
 
 }  // namespace
+
+absl::Status WithRanks(const absl::Status& error, const std::vector<int>& ranks) {
+  if (ranks.back() + 1 == static_cast<int>(ranks.size())) return error;
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(), " (ranks of a group that are ranks ",
+                                   absl::StrJoin(ranks, ", "), " of the job)"));
+}
 
 RankMesh::RankMesh(Axes axes) : axes_(std::move(axes)) {
   SHERD_CHECK(axes_.sharers.comm != nullptr);
@@ -102,12 +111,22 @@ void RankMesh::Abort(absl::string_view reason) {
   }
 }
 
-int RankMesh::ended_by() const {
+const RankMesh::Axis* RankMesh::SourceOf(const absl::Status& error) const {
   for (const Axis* axis : all()) {
-    if (axis->comm == nullptr || axis->comm->ended_by() < 0) continue;
-    return axis->ranks[static_cast<size_t>(axis->comm->ended_by())];
+    if (axis->comm != nullptr && !error.ok() && axis->comm->status() == error) return axis;
   }
-  return -1;
+  return nullptr;
+}
+
+int RankMesh::ended_by(const absl::Status& error) const {
+  const Axis* source = SourceOf(error);
+  const int place = source == nullptr ? -1 : source->comm->ended_by();
+  return place < 0 ? -1 : source->ranks[static_cast<size_t>(place)];
+}
+
+absl::Status RankMesh::Explain(const absl::Status& error) const {
+  const Axis* source = SourceOf(error);
+  return source == nullptr ? error : WithRanks(error, source->ranks);
 }
 
 GroupCounts RankMesh::counts_by_group() const {

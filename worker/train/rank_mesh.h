@@ -14,6 +14,9 @@ namespace sherd {
 // By group.
 using GroupCounts = std::array<WireCounts, kWireGroups>;
 
+// `error`, of a group of these ranks of the job; with them where they have other numbers in it.
+absl::Status WithRanks(const absl::Status& error, const std::vector<int>& ranks);
+
 // A rank's process groups as communicators: the ranks that share its shards; under hybrid sharding
 // those that hold copies of the same shards; its tensor-parallel group; and the members of that
 // with the same head of keys and values. The world is made of data × tensor ranks, tensor-parallel
@@ -60,9 +63,11 @@ class RankMesh {
   absl::Status status() const;
   // Ends every operation on every axis.
   void Abort(absl::string_view reason);
-  // The rank from which an axis's first error came (Communicator::ended_by), asking those that
-  // share shards first; -1 when no error came from another.
-  int ended_by() const;
+  // The rank from which `error` came, when it is an axis's first error and came from another
+  // (Communicator::ended_by); else -1.
+  int ended_by(const absl::Status& error) const;
+  // `error`; when it is an axis's, WithRanks.
+  absl::Status Explain(const absl::Status& error) const;
   // By group (WireGroup).
   GroupCounts counts_by_group() const;
   int64_t control_bytes() const;
@@ -73,6 +78,8 @@ class RankMesh {
   std::array<const Axis*, 4> all() const {
     return {&axes_.sharers, &axes_.replicas, &axes_.tensor, &axes_.kv_copies};
   }
+  // The axis whose first error `error` is; null when it is none's.
+  const Axis* SourceOf(const absl::Status& error) const;
   static int SizeOf(const Axis& axis) { return axis.comm == nullptr ? 1 : axis.comm->size(); }
   static int PlaceOf(const Axis& axis) { return axis.comm == nullptr ? 0 : axis.comm->rank(); }
 

@@ -19,6 +19,7 @@
 #include "worker/train/host_memory.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_mesh.h"
+#include "worker/train/write_weights.h"
 
 namespace sherd {
 namespace {
@@ -35,6 +36,21 @@ struct RankGroup {
   std::vector<int> ranks;
   int index = -1;
 };
+
+absl::string_view KindName(v1::GroupKind kind) {
+  switch (kind) {
+    case v1::GROUP_KIND_TENSOR:
+      return "tensor-parallel";
+    case v1::GROUP_KIND_SHARD:
+      return "shard";
+    case v1::GROUP_KIND_REPLICA:
+      return "replica";
+    case v1::GROUP_KIND_KV_COPY:
+      return "key and value";
+    default:
+      return "data-parallel";
+  }
+}
 
 // kNotFound when the assignment names no such group.
 absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupKind kind) {
@@ -188,6 +204,11 @@ class RankTrainer final : public Trainer {
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
     if (SumsOverKvCopies(plan)) {
       SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
+      if (static_cast<int>(groups.kv_copies.ranks.size()) != plan.part().kv_copies) {
+        return absl::InvalidArgumentError(
+            "the assignment's group of copies of keys and values is not of the size that the model "
+            "asks for");
+      }
     }
 
     result.operation = "forming the process groups";
@@ -195,7 +216,11 @@ class RankTrainer final : public Trainer {
     RankMesh mesh(std::move(axes));
     absl::Status status = RunFormed(plan, mesh, std::move(data), observer, result);
     // Who only passes on what came from another must not be blamed.
-    if (!status.ok()) result.lost_peer = mesh.ended_by();
+    result.lost_peer = mesh.ended_by(status);
+    if (const int failed = FailedRankOf(status); failed >= 0 && failed != assignment_.rank()) {
+      result.lost_peer = failed;
+    }
+    status = mesh.Explain(status);
     // Peers of a rank that fails must not wait for it.
     if (!status.ok()) mesh.Abort(status.message());
     absl::MutexLock lock(&mutex_);
@@ -206,20 +231,32 @@ class RankTrainer final : public Trainer {
   // Every rank of the world forms its groups in this order.
   absl::StatusOr<RankMesh::Axes> FormAxes(const RankGroups& groups, const RankPlan& plan) {
     RankMesh::Axes axes;
-    SHERD_ASSIGN_OR_RETURN(axes.sharers, FormAxis(groups.sharers, ArenaBytes(plan)));
-    SHERD_ASSIGN_OR_RETURN(axes.replicas, FormAxis(groups.replicas, ReplicaArenaBytes(plan)));
-    SHERD_ASSIGN_OR_RETURN(axes.tensor,
-                           FormAxis(groups.tensor, TensorArenaBytes(plan, assignment_.spec())));
-    SHERD_ASSIGN_OR_RETURN(axes.kv_copies,
-                           FormAxis(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies)));
-    return axes;
+    absl::Status formed;
+    const auto form = [&](const RankGroup& group, int64_t arena_bytes, RankMesh::Axis& axis) {
+      if (!formed.ok()) return;
+      absl::StatusOr<RankMesh::Axis> made = FormAxis(group, arena_bytes);
+      if (made.ok()) axis = *std::move(made);
+      formed = made.status();
+    };
+    form(groups.sharers, ArenaBytes(plan), axes.sharers);
+    form(groups.replicas, ReplicaArenaBytes(plan), axes.replicas);
+    form(groups.tensor, TensorArenaBytes(plan, assignment_.spec()), axes.tensor);
+    form(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies), axes.kv_copies);
+    if (formed.ok()) return axes;
+    // Who waits in a group that has been formed must not take this for a departure in order.
+    for (RankMesh::Axis* axis : {&axes.sharers, &axes.replicas, &axes.tensor}) {
+      if (axis->comm != nullptr) axis->comm->Abort(formed.message());
+    }
+    return formed;
   }
 
   // Without a communicator for an empty group.
   absl::StatusOr<RankMesh::Axis> FormAxis(const RankGroup& group, int64_t arena_bytes) {
     RankMesh::Axis axis;
     if (group.ranks.empty()) return axis;
-    SHERD_ASSIGN_OR_RETURN(axis.comm, Form(group, arena_bytes));
+    absl::StatusOr<std::unique_ptr<Communicator>> formed = Form(group, arena_bytes);
+    if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
+    axis.comm = *std::move(formed);
     axis.ranks = group.ranks;
     return axis;
   }
@@ -228,7 +265,7 @@ class RankTrainer final : public Trainer {
     GroupSpec spec;
     spec.job_id = assignment_.job_id();
     spec.epoch = assignment_.epoch();
-    spec.group = absl::StrCat(v1::GroupKind_Name(group.kind), ":", group.ranks.front());
+    spec.group = absl::StrCat("the ", KindName(group.kind), " group of rank ", group.ranks.front());
     spec.secret = assignment_.secret();
     spec.rank = group.index;
     SHERD_ASSIGN_OR_RETURN(spec.addresses, AddressesOf(assignment_, group));

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -16,6 +18,8 @@ namespace {
 
 // One rank's word in a vote: its result, or why it failed.
 constexpr size_t kWordBytes = 1024;
+
+constexpr char kFailedRank[] = "sherd/failed-rank";
 
 // Every rank's text when all succeeded; else the first failure, the same on every rank.
 absl::StatusOr<std::vector<std::string>> Vote(RankMesh& mesh,
@@ -33,7 +37,9 @@ absl::StatusOr<std::vector<std::string>> Vote(RankMesh& mesh,
     if (code != absl::StatusCode::kOk) {
       // Whoever ends first aborts the communicator: not before all have heard the vote.
       mesh.Barrier().IgnoreError();
-      return absl::Status(code, absl::StrCat("rank ", rank, ": ", said + 1));
+      absl::Status failed(code, absl::StrCat("rank ", rank, ": ", said + 1));
+      failed.SetPayload(kFailedRank, absl::Cord(absl::StrCat(rank)));
+      return failed;
     }
     texts.emplace_back(said + 1);
   }
@@ -94,6 +100,12 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 }
 
 }  // namespace
+
+int FailedRankOf(const absl::Status& error) {
+  const absl::optional<absl::Cord> said = error.GetPayload(kFailedRank);
+  int rank = -1;
+  return said.has_value() && absl::SimpleAtoi(std::string(*said), &rank) ? rank : -1;
+}
 
 absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
                                          const std::string& output_root, int64_t step, Ops& ops,

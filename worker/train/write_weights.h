@@ -18,4 +18,8 @@ absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const
                                          const std::string& output_root, int64_t step, Ops& ops,
                                          RankMemory& memory, RankMesh& mesh);
 
+// The rank whose part of WriteWeights failed with the error that all ranks return; -1 for another
+// error.
+int FailedRankOf(const absl::Status& error);
+
 }  // namespace sherd

@@ -53,4 +53,8 @@ void NetworkNamespaces::CutCable() const {
   SHERD_CHECK(Ip(absl::StrCat("-n ", name(1), " link set cable down")));
 }
 
+void NetworkNamespaces::SwallowAnswers() const {
+  SHERD_CHECK(Ip(absl::StrCat("-n ", name(1), " route add blackhole ", address(0), "/32")));
+}
+
 }  // namespace sherd

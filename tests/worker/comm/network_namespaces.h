@@ -20,6 +20,8 @@ class NetworkNamespaces {
   void Enter(int side) const;
   // Nothing passes any more, and nobody is told.
   void CutCable() const;
+  // What comes to side 1 arrives, and nothing comes back.
+  void SwallowAnswers() const;
 
  private:
   std::string name(int side) const;

@@ -291,5 +291,19 @@ TEST_F(AcrossNamespaces, AbortEndsAMemberThatNoPacketReachesAnyMore) {
   });
 }
 
+// F21: a machine that answers no more is known without the lease: links between pairs are probed.
+TEST_F(AcrossNamespaces, AMachineThatAnswersNothingEndsTheGroup) {
+  std::atomic<int> operations{0};
+  InGroup([&](Communicator& comm) {
+    absl::Status status;
+    while (status.ok()) {
+      status = comm.Wait(comm.AllReduce(comm.arena(), kArenaBytes / 4, DType::kF32, kMembers));
+      if (operations.fetch_add(1) == 20) namespaces_.SwallowAnswers();
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("went away"));
+  });
+}
+
 }  // namespace
 }  // namespace sherd

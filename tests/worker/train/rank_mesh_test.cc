@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/memory.h"
 #include "plan/ledger.h"
+#include "plan/wire.h"
 #include "prometheus/registry.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/comm/communicator_kinds.h"
@@ -164,6 +166,51 @@ TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
   SilentObserver observer;
   EXPECT_EQ(job.Run(observer).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(sharers.asked(), "aq");
+}
+
+// F34, F54: an error of a group names places in it; the mesh knows whose they are.
+TEST(RankMesh, NamesTheRanksOfTheWorld) {
+  const auto meshes = MakeMeshes();
+  meshes[3]->tensor()->Abort("a test");
+  const absl::Status error = meshes[2]->tensor()->Wait(meshes[2]->tensor()->Barrier());
+  EXPECT_EQ(meshes[2]->ended_by(error), 3);
+  EXPECT_EQ(meshes[2]->Explain(error).message(),
+            absl::StrCat(error.message(), " (ranks of a group that are ranks 2, 3 of the job)"));
+  const absl::Status where_numbers_agree = [&] {
+    meshes[1]->tensor()->Abort("a test");
+    return meshes[0]->tensor()->Wait(meshes[0]->tensor()->Barrier());
+  }();
+  EXPECT_EQ(meshes[0]->Explain(where_numbers_agree), where_numbers_agree);
+}
+
+// A cause of the rank's own is not blamed on whoever has ended a group meanwhile.
+TEST(RankMesh, BlamesNobodyForAnErrorThatIsNoGroups) {
+  const auto meshes = MakeMeshes();
+  meshes[3]->tensor()->Abort("a test");
+  EXPECT_FALSE(meshes[2]->tensor()->Wait(meshes[2]->tensor()->Barrier()).ok());
+  const absl::Status own = absl::DataLossError("the loss is no number");
+  EXPECT_EQ(meshes[2]->ended_by(own), -1);
+  EXPECT_EQ(meshes[2]->Explain(own), own);
+  EXPECT_EQ(meshes[2]->ended_by(absl::OkStatus()), -1);
+}
+
+// An empty part is no message, predicted and counted.
+TEST(WireCounts, OfFewerElementsThanMembersAreThePredicted) {
+  for (const CommunicatorKind& kind : AllCommunicatorKinds()) {
+    for (const int64_t elements : {0, 1, 2, 3, 4}) {
+      auto members = kind.form(3, {.arena_bytes = 64});
+      RunRanks(3, [&](int rank) {
+        Communicator& comm = *members[static_cast<size_t>(rank)];
+        EXPECT_TRUE(comm.Wait(comm.AllReduce(comm.arena(), elements, DType::kF32, 3)).ok());
+      });
+      for (int rank = 0; rank < 3; ++rank) {
+        const WireCount sent = members[static_cast<size_t>(rank)]
+                                   ->counts()[static_cast<size_t>(Collective::kAllReduce)];
+        EXPECT_EQ(Wire({sent.bytes, sent.messages}), AllReduceWire(3, rank, elements, 4))
+            << elements << " rank " << rank;
+      }
+    }
+  }
 }
 
 }  // namespace
