@@ -235,17 +235,15 @@ TEST(PlanFlags, ChangeTheCostModelOfAProfile) {
 TEST(RenderPlan, WritesTheoryAsDocumented) {
   const PlanRequest request = Read(SevenBillion());
   const std::string line = ToLine(PlanJson(TheoryReports(request).front(), request));
-  EXPECT_EQ(
-      line,
-      R"({"strategy":"zero3","name":"zero3","workers":4,"parameters":7000000000,)"
-      R"("model_state_bytes":{"params":3500000000,"grads":3500000000,)"
-      R"("optimizer":21000000000,"total":28000000000},"redundant_bytes":0,)"
-      R"("gathered_bytes":null,"wire_bytes_per_step":{"all_gather":21000000000,)"
-      R"("reduce_scatter":10500000000,"all_reduce":0,"total":31500000000},)"
-      R"("peak_bytes":null,"fits":null,"needs":"model_state","limits":[],)"
-      R"("estimate":{"step_seconds":null,)"
-      R"("compute_seconds":null,"exposed_seconds":null,"communication_seconds":null,)"
-      R"("cost_model":null}})");
+  EXPECT_EQ(line, R"({"strategy":"zero3","name":"zero3","workers":4,"parameters":7000000000,)"
+                  R"("model_state_bytes":{"params":3500000000,"grads":3500000000,)"
+                  R"("optimizer":21000000000,"total":28000000000},"redundant_bytes":0,)"
+                  R"("gathered_bytes":null,"wire_bytes_per_step":{"all_gather":21000000000,)"
+                  R"("reduce_scatter":10500000000,"all_reduce":0,"total":31500000000},)"
+                  R"("peak_bytes":null,"fits":null,"needs":"model_state","limits":[],)"
+                  R"("estimate":{"step_seconds":null,)"
+                  R"("compute_seconds":null,"exposed_seconds":null,"communication_seconds":null,)"
+                  R"("cost_model":null}})");
 }
 
 TEST(RenderPlan, SaysTheoryInDecimalAndCapacityInBinaryUnits) {

@@ -60,6 +60,28 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{"zero3_kept_two_rounds.txt", "zero3 kept", 8},
         GoldenCase{"hybrid_two_by_two.txt", "hybrid 2", 8}));
 
+struct TensorGoldenCase {
+  const char* file;
+  bool sequence;
+};
+
+class GoldenTensorStepPlan : public ::testing::TestWithParam<TensorGoldenCase> {};
+
+// Rank 1 of two tensor-parallel groups of two: its forwards and backwards send in [0, 1], its
+// gathers and reductions in [1, 3].
+TEST_P(GoldenTensorStepPlan, MatchesItsFile) {
+  v1::JobSpec spec = MakeJob("zero3", v1::DATA_TYPE_BF16, 2);
+  spec.mutable_parallel()->set_tensor(2);
+  spec.mutable_parallel()->set_sequence_parallel(GetParam().sequence);
+  const RankPlan plan = BuildRankPlan(spec, /*rank=*/1, /*world=*/4);
+  EXPECT_EQ(Describe(plan.step, plan.inventory), Golden(GetParam().file));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTensorStepPlan,
+                         ::testing::Values(TensorGoldenCase{"tensor_two_zero3.txt", false},
+                                           TensorGoldenCase{"tensor_two_sequence_zero3.txt",
+                                                            true}));
+
 // Every forward and every backward finds its parameters gathered, nothing is gathered twice, and
 // all is freed at the end.
 void ExpectGatheredWhereRead(const StepPlan& step, const Inventory& inventory) {
