@@ -125,6 +125,17 @@ class Run(EndToEnd):
         # 16N against 4N, less the units that are gathered and reduced.
         self.assertGreater(saved, 8 * parameters, heaviest)
 
+    def test_memory_of_tensor_parallel_ranks_is_as_predicted(self):  # F16
+        code, out, err = self.run_job(self.job(steps=2, workers=4, strategy="zero2"), "--workers", 4, "-o", "json",
+                                      "--set", "model.hidden=1024", "--set", "model.layers=3", "--set", "model.heads=8",
+                                      "--set", "parallel.tensor=2", "--set", "parallel.sequence_parallel=true")
+        self.assertEqual(code, 0, err)
+        ledgers = [json.loads(line) for line in out.splitlines() if '"event":"ledger"' in line]
+        self.assertEqual({ledger["rank"] for ledger in ledgers}, {0, 1, 2, 3})
+        for ledger in ledgers:
+            peak = ledger["memory"]["peak"]["predicted"]
+            self.assertLess(abs(ledger["process_bytes"] - peak), 0.05 * peak, ledger)
+
     def test_kernels_of_every_thread_are_in_the_ledger(self):  # F16
         # Where kernels have most to do: each of the threads widens weights and rounds gradients in scratch of its own.
         # Not in the ledger: the compiler's workspace and the code that it makes, below 5 MB a process.
