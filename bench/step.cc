@@ -99,7 +99,7 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
                 KeptActivations::kEverything, *ops, meter);
   RandomBytes source(options.micro_batch * options.seq_len);
-  StepExecutor executor(plan, spec, *ops, *model, mesh, memory, source, meter);
+  StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, source, meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);
 
   const int64_t tokens = options.global_batch * options.seq_len;

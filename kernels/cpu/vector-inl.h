@@ -62,22 +62,19 @@ struct PartOfVector {
   HWY_INLINE hn::Mask<FloatTag> Inside() const {
     return hn::FirstN(FloatTag(), static_cast<size_t>(count));
   }
-  HWY_INLINE FloatV Get(const float* from) const {
-    return hn::MaskedLoad(Inside(), FloatTag(), from);
-  }
-  HWY_INLINE void Put(FloatV value, float* to) const {
-    hn::BlendedStore(value, Inside(), FloatTag(), to);
-  }
-  // AVX2 has no masked access to halves.
-  HWY_INLINE FloatV Get(const BF16* from) const {
-    alignas(64) BF16 lanes[HWY_MAX_BYTES / sizeof(float)] = {};
-    std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(BF16));
+  // By way of memory of our own: AVX2 has no masked access to halves, and NEON's reads and writes
+  // all lanes, also those that are another thread's.
+  template <typename T>
+  HWY_INLINE FloatV Get(const T* from) const {
+    alignas(64) T lanes[HWY_MAX_BYTES / sizeof(float)] = {};
+    std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(T));
     return Load(lanes);
   }
-  HWY_INLINE void Put(FloatV value, BF16* to) const {
-    alignas(64) BF16 lanes[HWY_MAX_BYTES / sizeof(float)];
+  template <typename T>
+  HWY_INLINE void Put(FloatV value, T* to) const {
+    alignas(64) T lanes[HWY_MAX_BYTES / sizeof(float)];
     Store(value, lanes);
-    std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(BF16));
+    std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(T));
   }
 };
 
