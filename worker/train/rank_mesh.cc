@@ -112,10 +112,14 @@ void RankMesh::Abort(absl::string_view reason) {
 }
 
 const RankMesh::Axis* RankMesh::SourceOf(const absl::Status& error) const {
+  const Axis* source = nullptr;
   for (const Axis* axis : all()) {
-    if (axis->comm != nullptr && !error.ok() && axis->comm->status() == error) return axis;
+    if (axis->comm == nullptr || error.ok() || axis->comm->status() != error) continue;
+    // This rank ends the other axes with the words that it has heard on one.
+    if (axis->comm->ended_by() >= 0) return axis;
+    source = axis;
   }
-  return nullptr;
+  return source;
 }
 
 int RankMesh::ended_by(const absl::Status& error) const {

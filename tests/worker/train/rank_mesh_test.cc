@@ -183,6 +183,17 @@ TEST(RankMesh, NamesTheRanksOfTheWorld) {
   EXPECT_EQ(meshes[0]->Explain(where_numbers_agree), where_numbers_agree);
 }
 
+// A rank ends its other groups with the words that it has heard in one.
+TEST(RankMesh, FindsTheGroupThatAnErrorCameFrom) {
+  const auto meshes = MakeMeshes();
+  meshes[3]->tensor()->Abort("a test");
+  const absl::Status error = meshes[2]->tensor()->Wait(meshes[2]->tensor()->Barrier());
+  ASSERT_EQ(error.code(), absl::StatusCode::kAborted);
+  meshes[2]->Abort(error.message());
+  EXPECT_EQ(meshes[2]->sharers().status(), error);
+  EXPECT_EQ(meshes[2]->ended_by(error), 3);
+}
+
 // A cause of the rank's own is not blamed on whoever has ended a group meanwhile.
 TEST(RankMesh, BlamesNobodyForAnErrorThatIsNoGroups) {
   const auto meshes = MakeMeshes();
