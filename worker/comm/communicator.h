@@ -59,8 +59,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Zeroed memory (arena_bytes, 64-byte aligned) that peers read in place. Inputs marked "arena"
-  // must lie in it.
+  // Zeroed memory (arena_bytes, 64-byte aligned) that peers may read in place, and where they may
+  // write the result of an all-reduce. Inputs marked "arena" must lie in it.
   virtual std::byte* arena() const = 0;
   virtual int64_t arena_bytes() const = 0;
   // What this member holds beside its arena for the group.

@@ -20,8 +20,8 @@
 namespace sherd {
 
 // Collectives of processes that map each other's memory. Inputs are read in place from the members'
-// arenas; nothing is staged. Members follow each other through one progress word each
-// (control_block.h).
+// arenas; nothing is staged, and an all-reduce writes its sums there. Members follow each other
+// through one progress word each (control_block.h).
 //
 // Every operation: publish the descriptor and arrive; wait for all to arrive and compare
 // descriptors; move data; say done; wait for all to be done with this rank's arena.
