@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -229,24 +230,22 @@ TEST_P(PeerDeath, AbortEndsTheOthersWhileAMemberIsFrozen) {
 }
 
 // F34: without a lease, too, a wait ends and names who is missing. A survivor that already has what
-// the frozen member said to it waits for the other survivor, too, which waits for the frozen one:
-// it names both. Whoever was frozen is named by all, and alone by one at least.
+// the frozen member said to it waits for the other survivor, too, which waits for the frozen one,
+// and it may be the first to give up: then all name both.
 TEST_P(PeerDeath, AFrozenMemberIsNamedAtTheDeadline) {
   Processes processes(GetParam(), 3, ReduceForEver, absl::Milliseconds(400));
   processes.Stop(1);
-  int named_alone = 0;
   for (const int rank : {0, 2}) {
     Report report;
     ASSERT_TRUE(processes.AwaitEnd(rank, &report));
     EXPECT_EQ(report.code, static_cast<int>(absl::StatusCode::kDeadlineExceeded));
     const std::string message = report.message.data();
-    const std::string both = rank == 0 ? ": ranks 1, 2 did not " : ": ranks 0, 1 did not ";
-    const bool alone = message.find(": rank 1 did not ") != std::string::npos;
-    EXPECT_TRUE(alone || message.find(both) != std::string::npos) << message;
-    named_alone += alone ? 1 : 0;
+    EXPECT_TRUE(absl::StrContains(message, ": rank 1 did not ") ||
+                absl::StrContains(message, ": ranks 0, 1 did not ") ||
+                absl::StrContains(message, ": ranks 1, 2 did not "))
+        << message;
     EXPECT_NE(message.find("all_reduce #"), std::string::npos) << message;
   }
-  EXPECT_GE(named_alone, 1);
 }
 
 }  // namespace
