@@ -123,9 +123,11 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
     }
     worker.retired.push_back(worker.incarnation);
     if (worker.retired.size() > kRetiredIncarnations) worker.retired.erase(worker.retired.begin());
-    worker.draining = worker.dismissed = false;
+    worker.draining = false;
     worker.drain_reason.clear();
   }
+  // Should it have missed that, it is told again.
+  worker.dismissed = false;
   worker.id = id;
   worker.incarnation = incarnation;
   worker.device = event.device();
