@@ -35,6 +35,7 @@ struct ReportHead {
   double tokens_per_second;
   double step_ms;
   double exposed_ms;
+  int64_t skipped_windows;
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -167,6 +168,7 @@ void HoldingSegment::Report(const v1::StepReport& report) {
   kept.tokens_per_second = report.tokens_per_second();
   kept.step_ms = report.step_ms();
   kept.exposed_ms = report.exposed_ms();
+  kept.skipped_windows = report.skipped_windows();
   kept.step.store(report.step(), std::memory_order_release);
 }
 
@@ -185,6 +187,7 @@ std::vector<v1::StepReport> HoldingSegment::Reports(int64_t after, int64_t last)
     report.set_tokens_per_second(kept.tokens_per_second);
     report.set_step_ms(kept.step_ms);
     report.set_exposed_ms(kept.exposed_ms);
+    report.set_skipped_windows(kept.skipped_windows);
     reports.push_back(std::move(report));
   }
   return reports;

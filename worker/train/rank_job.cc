@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -70,6 +71,17 @@ VersionSlots SlotsOf(const HoldingSegment* segment) {
   return {segment->slot(0), segment->slot(1), segment->bytes()};
 }
 
+// By rank of the world: the micro-batches of a step that it computes.
+std::vector<int64_t> MicroBatchesOf(const RankPlan& plan) {
+  const int tensor = plan.part().place.degree;
+  std::vector<int64_t> counts(static_cast<size_t>(plan.micro_batches.degree * tensor));
+  for (int64_t index = 0; index < plan.micro_batches.count; ++index) {
+    const int first = plan.micro_batches.Of(index).rank * tensor;
+    for (int member = 0; member < tensor; ++member) ++counts[static_cast<size_t>(first + member)];
+  }
+  return counts;
+}
+
 absl::StatusOr<int64_t> IdleAnonymousBytes() {
   // What an earlier job of this process left in the heap would be taken up again, and not count.
   ReturnFreeHeap();
@@ -118,7 +130,8 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
-               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
+               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()),
+      stragglers_(MicroBatchesOf(plan)) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
@@ -135,6 +148,9 @@ absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_
   }
   executor_.GatherWholeParameters();
   SHERD_RETURN_IF_ERROR(executor_.Settle());
+  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
+    skipped_windows_ = last.skipped_windows();
+  }
   commits_.Restored(step);
   step_ = step;
   return absl::OkStatus();
@@ -201,7 +217,7 @@ absl::StatusOr<bool> RankJob::RunStep() {
   const auto start = std::chrono::steady_clock::now();
   const double exposed_before = executor_.phases().exposed;
   const int64_t step = step_ + 1;
-  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Train(step));
+  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, TrainStep(step));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   step_ = step;
@@ -220,8 +236,50 @@ absl::StatusOr<bool> RankJob::RunStep() {
   report.set_tokens_per_second(static_cast<double>(figures.tokens) / seconds);
   report.set_step_ms(seconds * 1e3);
   report.set_exposed_ms((executor_.phases().exposed - exposed_before) * 1e3);
+  report.set_skipped_windows(skipped_windows_);
   commits_.Store(report);
+  if (leads()) Watch(figures);
   return figures.pause;
+}
+
+absl::StatusOr<StepFigures> RankJob::TrainStep(int64_t step) {
+  const v1::ElasticSpec& elastic = spec_.elastic();
+  while (true) {
+    absl::StatusOr<StepFigures> figures = executor_.Train(step, step + skipped_windows_);
+    // Nothing was updated, and every rank has seen the same: the state is that of the step before.
+    const bool goes_on = executor_.diverged() && elastic.on_nan() == v1::ON_NAN_ROLLBACK &&
+                         skipped_windows_ < elastic.max_rollbacks();
+    if (!goes_on) return figures;
+    ++skipped_windows_;
+    if (!leads()) continue;
+    Warn("divergence", -1,
+         absl::StrCat(figures.status().message(), ". The samples of window ",
+                      step + skipped_windows_ - 1, " are skipped and step ", step,
+                      " is trained on those that follow, for the ", skipped_windows_, ". of ",
+                      elastic.max_rollbacks(), " times"));
+  }
+}
+
+void RankJob::Warn(const char* kind, int rank, const std::string& text) {
+  v1::Warning warning;
+  warning.set_kind(kind);
+  warning.set_rank(rank);
+  warning.set_text(text);
+  observer_.OnWarning(warning);
+}
+
+void RankJob::Watch(const StepFigures& figures) {
+  for (const Straggler& slow : stragglers_.Add(figures.busy_seconds)) {
+    Warn("straggler", slow.rank,
+         absl::StrFormat("rank %d has needed %.3g s for a micro-batch for a while, the others' "
+                         "median is %.3g s: every step waits for it",
+                         slow.rank, slow.seconds, slow.median_seconds));
+  }
+  if (losses_.Add(figures.loss)) {
+    Warn("divergence", -1,
+         absl::StrCat("the loss of step ", step_.load(), " is ", figures.loss,
+                      ", far above what it was"));
+  }
 }
 
 absl::Status RankJob::Evaluate() {

@@ -20,6 +20,7 @@
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
 #include "worker/train/step_executor.h"
+#include "worker/train/straggler_watch.h"
 #include "worker/train/train_metrics.h"
 #include "worker/train/trainer.h"
 
@@ -80,6 +81,11 @@ class RankJob {
   absl::StatusOr<bool> RunStep();
   // Commits the last step without waiting for the next one's exchange.
   absl::Status CommitNow();
+  // Trains the step, if need be on later samples than its own.
+  absl::StatusOr<StepFigures> TrainStep(int64_t step);
+  // Has users know of what is unusual in a step.
+  void Watch(const StepFigures& figures);
+  void Warn(const char* kind, int rank, const std::string& text);
   bool EvaluatesAfter(int64_t step) const;
   absl::Status Evaluate();
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
@@ -105,7 +111,10 @@ class RankJob {
   StepPlan eval_plan_;
   TrainMetrics metrics_;
   v1::RankLedger reported_ledger_;
+  StragglerWatch stragglers_;
+  LossWatch losses_;
   std::atomic<int64_t> step_{0};
+  int64_t skipped_windows_ = 0;
   bool paused_ = false;
 };
 

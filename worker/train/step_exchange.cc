@@ -86,12 +86,12 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
     walk.figures.tokens += record.tokens[round];
   }
   walk.figures.loss = loss;
-  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverged(walk);
+  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverge(walk);
 
   walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
   walk.figures.grad_norm = std::sqrt(squares.Value());
   if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
-    return Diverged(walk);
+    return Diverge(walk);
   }
   const double clip = spec_.train().grad_clip();
   if (clip > 0) {
@@ -101,11 +101,12 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   return absl::OkStatus();
 }
 
-absl::Status StepExecutor::Diverged(const Walk& walk) {
+absl::Status StepExecutor::Diverge(const Walk& walk) {
   // Whoever ends first aborts the communicator: not before all have left the exchange, which is
   // when all are in the barrier. Every rank has seen the same figures, so what becomes of the
   // barrier itself says nothing.
   mesh_.Barrier().IgnoreError();
+  diverged_ = true;
   return absl::DataLossError(absl::StrCat(
       walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
       walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,

@@ -60,7 +60,7 @@ std::string StepExecutor::operation() const {
   return op == nullptr ? "before the first operation" : Describe(*op, plan_.inventory);
 }
 
-absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
+absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step, int64_t window) {
   for (int unit = 0; unit <= head_; ++unit) {
     if (memory_.unit(unit).tree != nullptr) memory_.unit(unit).tree->Reset();
   }
@@ -68,6 +68,7 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
   walk.plan = &plan_.step;
   walk.micro_batches = plan_.micro_batches;
   walk.step = step;
+  walk.window = window;
   return Run(std::move(walk));
 }
 
@@ -83,6 +84,7 @@ absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t
 
 absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
   current_round_ = -1;
+  diverged_ = false;
   reductions_.clear();
   replica_reductions_.clear();
   for (const PlannedOp& op : walk.plan->ops) {
@@ -189,7 +191,7 @@ absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
   if (!has_micro_batch_) return absl::OkStatus();
   int32_t* const inputs = inputs_.as<int32_t>();
   int32_t* const targets = targets_.as<int32_t>();
-  return walk.step > 0 ? source_.ReadTrain(walk.step, index, inputs, targets)
+  return walk.step > 0 ? source_.ReadTrain(walk.window, index, inputs, targets)
                        : source_.ReadEval(index, inputs, targets);
 }
 

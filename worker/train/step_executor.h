@@ -66,11 +66,16 @@ class StepExecutor {
                const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, StepCommits& commits,
                BatchSource& source, MemoryMeter& meter);
 
-  // Trains one step, by whose exchange the step before it is committed. What it gathers after its
+  // Trains one step on the samples of `window`, which is its number unless windows were skipped; by
+  // its exchange the step before it is committed. What it gathers after its
   // update may still be under way then, and has until the next forward of its unit. kAborted after
-  // Stop, kDataLoss when loss or norm is not finite (nothing is updated then), and what the
+  // Stop, kDataLoss when loss or norm is not finite (nothing is updated then, so that the
+  // step can be trained again), and what the
   // communicator and the source answer.
-  absl::StatusOr<StepFigures> Train(int64_t step);
+  absl::StatusOr<StepFigures> Train(int64_t step, int64_t window);
+  absl::StatusOr<StepFigures> Train(int64_t step) { return Train(step, step); }
+  // The last step failed, on every rank, because its loss or norm was not finite.
+  bool diverged() const { return diverged_; }
   // Walks `plan` over `micro_batches` evaluation micro-batches.
   absl::StatusOr<StepFigures> Evaluate(const StepPlan& plan, int64_t micro_batches);
 
@@ -100,6 +105,7 @@ class StepExecutor {
     const StepPlan* plan;
     MicroBatches micro_batches;
     int64_t step;  // 0: an evaluation
+    int64_t window = 0;
     std::vector<double> losses;
     std::vector<int64_t> tokens;
     StepFigures figures;
@@ -133,7 +139,7 @@ class StepExecutor {
   absl::Status WaitFor(Ticket& ticket);
   absl::Status WaitFor(Communicator& comm, Ticket& ticket);
   // The same error on every rank, none of which ends before all have it.
-  absl::Status Diverged(const Walk& walk);
+  absl::Status Diverge(const Walk& walk);
   absl::Status FinishReductions();
   // The summed gradients of what this rank owns of a unit.
   std::byte* Gradients(int unit);
@@ -169,6 +175,7 @@ class StepExecutor {
   bool has_micro_batch_ = false;
   std::atomic<const PlannedOp*> current_{nullptr};
   PhaseSeconds phases_;
+  bool diverged_ = false;
   double busy_told_ = 0;  // of phases_, what exchanges have told
 };
 

@@ -60,7 +60,7 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnEval(const v1::EvalReport& report) override { record.evals.push_back(report); }
   void OnLedger(const v1::RankLedger& ledger) override { record.ledgers.push_back(ledger); }
   void OnLog(absl::string_view) override {}
-  void OnWarning(const v1::Warning&) override {}
+  void OnWarning(const v1::Warning& warning) override { record.warnings.push_back(warning); }
 };
 
 LocalWorker::LocalWorker() : listener(*DataListener::Bind()), server(*listener, holdings) {}

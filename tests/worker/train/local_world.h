@@ -25,6 +25,7 @@ struct RankRecord {
   std::vector<v1::StepReport> steps;
   std::vector<v1::EvalReport> evals;
   std::vector<v1::RankLedger> ledgers;
+  std::vector<v1::Warning> warnings;
 };
 
 // English-like text of about `bytes` bytes, a pure function of its arguments.
