@@ -25,8 +25,8 @@ class AssignmentBuilder {
 
   // Of the job's current epoch. The rank must exist, and the workers of all ranks be known to
   // `state`. Of the processes that hold a part of the version to restore, one that is alive is
-  // named: the rank's own worker, else one that shares memory with it, else any. What an epoch's ranks have in common is computed once for as long as no other epoch is
-  // asked about in between.
+  // named: the rank's own worker, else one that shares memory with it, else any. What an epoch's
+  // ranks have in common is computed once for as long as no other epoch is asked about in between.
   v1::Assignment Build(const State& state, const JobRecord& job, int rank,
                        const Reported& reported);
 

@@ -10,8 +10,8 @@ namespace sherd {
 namespace {
 
 bool CanReach(const WorkerState& from, const WorkerState& to) {
-  const bool shares_memory = !from.shared_memory_domain.empty() &&
-                             from.shared_memory_domain == to.shared_memory_domain;
+  const bool shares_memory =
+      !from.shared_memory_domain.empty() && from.shared_memory_domain == to.shared_memory_domain;
   return shares_memory || !to.network_address.empty();
 }
 

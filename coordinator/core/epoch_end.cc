@@ -86,9 +86,8 @@ void NoteLeaving(Transition& transition, JobRecord& job) {
 }
 
 bool AnyFinished(const JobRecord& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& rank) {
-    return rank.phase == RankPhase::kFinished;
-  });
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& rank) { return rank.phase == RankPhase::kFinished; });
 }
 
 void SucceedWhenDone(Transition& transition, JobRecord& job) {

@@ -69,10 +69,10 @@ void WarnOfFewCopies(Transition& transition, const JobRecord& job) {
   v1::JobEvent event;
   event.mutable_warning()->set_kind("replicas");
   event.mutable_warning()->set_rank(-1);
-  event.mutable_warning()->set_text(absl::StrCat(
-      "elastic.replicas asks for ", Counted(wanted, "copy", "copies"),
-      " of every shard beside its rank's own, and there are workers for ", fewest,
-      "; more workers make more possible when the job's world forms again"));
+  event.mutable_warning()->set_text(
+      absl::StrCat("elastic.replicas asks for ", Counted(wanted, "copy", "copies"),
+                   " of every shard beside its rank's own, and there are workers for ", fewest,
+                   "; more workers make more possible when the job's world forms again"));
   transition.Publish(job, std::move(event));
 }
 
@@ -90,9 +90,8 @@ void WarnOfMixedNumerics(Transition& transition, const JobRecord& job) {
 }
 
 std::string FormingSentence(const JobRecord& job) {
-  std::string text =
-      absl::StrCat("epoch ", job.epoch.value(), " forms on ",
-                   Counted(static_cast<int64_t>(job.ranks.size()), "worker"));
+  std::string text = absl::StrCat("epoch ", job.epoch.value(), " forms on ",
+                                  Counted(static_cast<int64_t>(job.ranks.size()), "worker"));
   if (job.save_and_stop) {
     absl::StrAppend(&text, " to save step ", job.restore.step, " as a checkpoint");
   } else if (job.epoch.value() > 1) {

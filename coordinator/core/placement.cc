@@ -59,12 +59,9 @@ WorkerPools::Demand::Demand(const v1::JobSpec& spec)
 std::string WorkerPools::Demand::Needs() const {
   return absl::StrCat(
       least, least == 1 ? " idle worker" : " idle workers",
-      granule > 1
-          ? absl::StrCat(" (a multiple of ", granule, ": tensor times shard_group)")
-          : "",
-      tensor > 1
-          ? absl::StrCat(", every tensor group of ", tensor, " in one shared-memory domain")
-          : "");
+      granule > 1 ? absl::StrCat(" (a multiple of ", granule, ": tensor times shard_group)") : "",
+      tensor > 1 ? absl::StrCat(", every tensor group of ", tensor, " in one shared-memory domain")
+                 : "");
 }
 
 WorkerPools::WorkerPools(const State& state) : state_(state) {
@@ -207,9 +204,8 @@ WorkerPools::Domains WorkerPools::Usable(const JobRecord& job, Leaving leaving,
       if (leaving == Leaving::kTakenIn) {
         domain.idle.insert(domain.idle.end(), domain.leaving.begin(), domain.leaving.end());
       }
-      domain.live -= std::erase_if(domain.idle, [&](const WorkerState* worker) {
-        return excluded.contains(worker->id);
-      });
+      domain.live -= std::erase_if(
+          domain.idle, [&](const WorkerState* worker) { return excluded.contains(worker->id); });
     }
   }
   return usable;

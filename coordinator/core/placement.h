@@ -45,8 +45,8 @@ class WorkerPools {
   // workers. Among places of one size, the one where most of the last epoch's workers are wins. In
   // a world as large as the last one they keep their ranks, and others take the places of those
   // that are gone; else they stay in the order of their ranks. Tensor groups stay together. Workers
-  // that the job excludes take part only if there is no world without them. What it would reserve is
-  // still offered.
+  // that the job excludes take part only if there is no world without them. What it would reserve
+  // is still offered.
   GangPlacement PlaceAgain(const JobRecord& job, int64_t most, Leaving leaving);
   // Keeps what a job whose epoch is ending would use, up to `most` workers, from those placed after
   // it: of its last epoch those that are idle already, and others in place of the lost.

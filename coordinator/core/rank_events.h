@@ -5,7 +5,8 @@
 namespace sherd {
 
 // What durable events about a job's epoch do. What is of an older epoch, of another process than
-// the rank's, or of a job that has ended changes nothing, but that a worker whose seat ends is free.
+// the rank's, or of a job that has ended changes nothing, but that a worker whose seat ends is
+// free.
 
 void OnRankChanged(Transition& transition, const v1::RankChanged& event);
 void OnFormationExpired(Transition& transition, const v1::FormationExpired& event);

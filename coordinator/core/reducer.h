@@ -76,9 +76,9 @@ struct StartFormationTimer {
   Epoch epoch;
 };
 
-using Action = std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer,
-                            SendReportHoldings, SendRetain, SendPause, SendShutdown,
-                            StartPauseTimer>;
+using Action =
+    std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer, SendReportHoldings,
+                 SendRetain, SendPause, SendShutdown, StartPauseTimer>;
 using Actions = std::vector<Action>;
 
 // The rules of a job's life. Changes `state` by one durable event and returns what must be done
@@ -93,12 +93,12 @@ using Actions = std::vector<Action>;
 //                                   +--------- RECOVERING
 //
 //   An epoch ends when a worker is lost that it names, as rank or holder; when a rank fails or
-//   leaves; by a hang; by plan (docs/adr/0009). Every rank is told to stop at once, or by plan after
-//   a step, and the next epoch is planned when all have said what they hold, or are lost. What only
-//   says that a peer went away is a suspicion: it ends the epoch like any cause, and what is known
-//   better by the time the next one is planned (the peer's exit signal) becomes the reason.
-//   A failure that would come again, and the third epoch in a row without a step, fail the job.
-//   A worker is idle again when its rank has finished or was released, and not before.
+//   leaves; by a hang; by plan (docs/adr/0009). Every rank is told to stop at once, or by plan
+//   after a step, and the next epoch is planned when all have said what they hold, or are lost.
+//   What only says that a peer went away is a suspicion: it ends the epoch like any cause, and what
+//   is known better by the time the next one is planned (the peer's exit signal) becomes the
+//   reason. A failure that would come again, and the third epoch in a row without a step, fail the
+//   job. A worker is idle again when its rank has finished or was released, and not before.
 Actions Apply(const v1::DurableEvent& event, State& state);
 
 }  // namespace sherd

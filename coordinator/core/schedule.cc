@@ -75,8 +75,7 @@ std::vector<JobId> Pass::Order() const {
 // Ends a job that found its workers but would write where a running one does, which could not be
 // told before the first worker named its output root. False when there is no such job.
 bool Pass::RefuseDirectory(JobRecord& job) {
-  const JobRecord* other =
-      FindJobInDirectory(transition_.state(), job.id, job.spec, IsUnderway);
+  const JobRecord* other = FindJobInDirectory(transition_.state(), job.id, job.spec, IsUnderway);
   if (other == nullptr) return false;
   transition_.End(job, v1::JOB_STATE_FAILED,
                   absl::StrCat("job ", other->id.value(), " is ", std::string(NameOf(other->state)),

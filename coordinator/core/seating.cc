@@ -131,7 +131,8 @@ class Seating {
     }
     std::vector<const WorkerState*> strangers;
     for (const WorkerState* worker : domain) {
-      if (std::count(survivors_.begin(), survivors_.end(), worker) == 0) strangers.push_back(worker);
+      if (std::count(survivors_.begin(), survivors_.end(), worker) == 0)
+        strangers.push_back(worker);
     }
     SortByPlace(strangers);
     others.insert(others.end(), strangers.begin(), strangers.end());

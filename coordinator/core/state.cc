@@ -40,8 +40,8 @@ std::string DescribeWorkers(const std::vector<WorkerId>& workers) {
 }
 
 std::string DescribeRestore(const RestorePoint& restore) {
-  std::string text = absl::StrCat("  restore step=", restore.step, " checkpoint=",
-                                  restore.checkpoint);
+  std::string text =
+      absl::StrCat("  restore step=", restore.step, " checkpoint=", restore.checkpoint);
   if (restore.version) {
     absl::StrAppend(&text, " version=", restore.version->epoch, "/", restore.version->world, "/",
                     restore.version->step);
@@ -59,10 +59,9 @@ std::string DescribeRestore(const RestorePoint& restore) {
 std::string DescribeEpoch(const JobRecord& job) {
   std::string text = absl::StrCat(
       "  epoch ", job.epoch.value(), " saves=", job.save_and_stop, " progressed=", job.progressed,
-      " announced=", job.announced,
-      " paused=", job.paused, " aborted=", job.aborted, " asked=", job.holders_asked,
-      " suspicion=", job.suspicion, " cause=", job.cause, " struck=", job.times.struck,
-      " ended=", job.times.ended, " answered=", job.times.answered,
+      " announced=", job.announced, " paused=", job.paused, " aborted=", job.aborted,
+      " asked=", job.holders_asked, " suspicion=", job.suspicion, " cause=", job.cause,
+      " struck=", job.times.struck, " ended=", job.times.ended, " answered=", job.times.answered,
       " assigned=", job.times.assigned, " running=", job.times.running,
       " forming=", job.times.forming, "\n", DescribeRestore(job.restore));
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -88,9 +87,9 @@ std::string DescribeJob(const JobRecord& job) {
       " order=", job.order, " state=", job.state, " waiting=", static_cast<int>(job.waiting),
       " step=", job.step, " submitted=", job.submitted_unix_ms, " ended=", job.ended_unix_ms,
       " weights=", job.weights_path, " restored=", job.restored.value(),
-      " fruitless=", job.fruitless, " usual=", job.usual_world, " excluded=",
-      DescribeWorkers({job.excluded.begin(), job.excluded.end()}), " reason=", job.reason,
-      " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
+      " fruitless=", job.fruitless, " usual=", job.usual_world,
+      " excluded=", DescribeWorkers({job.excluded.begin(), job.excluded.end()}),
+      " reason=", job.reason, " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
   if (job.checkpoint) {
     absl::StrAppend(&text, "  checkpoint ", job.checkpoint->step, " ", job.checkpoint->path, "\n");
   }

@@ -88,10 +88,11 @@ std::string Violation(const State& state) {
     const JobRecord* job = FindJob(state, seat.job);
     if (job == nullptr || job->epoch != seat.epoch) {
       // A process of an older epoch has been told to stop, and takes no part in this one.
-      const bool twice = job != nullptr && IsUnderway(job->state) &&
-                         std::any_of(job->ranks.begin(), job->ranks.end(), [&](const auto& rank) {
-                           return rank.worker == id && rank.incarnation == worker.incarnation;
-                         });
+      const bool twice =
+          job != nullptr && IsUnderway(job->state) &&
+          std::any_of(job->ranks.begin(), job->ranks.end(), [&](const auto& rank) {
+            return !rank.left && rank.worker == id && rank.incarnation == worker.incarnation;
+          });
       if (twice) return absl::StrCat(id.value(), " is in two epochs of ", seat.job.value());
       continue;
     }
