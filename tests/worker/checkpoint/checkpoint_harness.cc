@@ -106,6 +106,9 @@ Manifest SmallManifest() {
                        {2, 5},
                        10,
                        {{{0, 2}, 0, 3, 0, 400}, {{0, 2}, 3, 4, 0, 500}, {{2, 5}, 0, 6, 0, 600}}}};
+  for (StoredTensor& tensor : manifest.tensors) {
+    for (StoredPiece& piece : tensor.pieces) piece.xxh3 = {17};
+  }
   return manifest;
 }
 
@@ -138,6 +141,10 @@ absl::Status FaultyFileSystem::SyncDirectory(const std::string& path) {
 
 absl::Status FaultyFileSystem::RenameOrExchange(const std::string& from, const std::string& to) {
   return Allow() ? real_->RenameOrExchange(from, to) : Injected();
+}
+
+absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
+  return Allow() ? real_->Rename(from, to) : Injected();
 }
 
 absl::Status FaultyFileSystem::Remove(const std::string& path) {
