@@ -34,7 +34,7 @@ MAY_INCLUDE = {
                      "worker/model", "worker/data", "worker/checkpoint"],
     "worker/agent": ["common", "plan", "sherd", "worker/comm", "worker/train"],
     "worker": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/agent", "worker/comm",
-               "worker/train", "worker/sample", "worker/data"],
+               "worker/train", "worker/sample", "worker/data", "worker/checkpoint"],
     "client": ["common", "plan", "sherd"],
     "bench": None,
     "tests": None,
