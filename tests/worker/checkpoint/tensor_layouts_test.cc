@@ -10,6 +10,7 @@
 #include "plan/gradient_shares.h"
 #include "plan/shard_layout.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/worker/checkpoint/whole_tensors.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
@@ -39,9 +40,9 @@ ModelShape RandomShape(std::mt19937_64& random) {
 // All that the ranks of a world of `tensor` times `data` do to leave a checkpoint.
 absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& shape,
                                 const Tensors& tensors, int tensor, int data) {
-  const auto files = MakePosixFileSystem();
+  FaultyFileSystem files;
   const CheckpointInfo info{"job", 1, 1, shape, "bytes"};
-  SHERD_RETURN_IF_ERROR(PrepareStaging(*files, directory, info));
+  SHERD_RETURN_IF_ERROR(PrepareStaging(files, directory, info));
   std::vector<ShardFileInfo> shards;
   for (int rank = 0; rank < tensor * data; ++rank) {
     const TensorPlace place{tensor, rank % tensor};
@@ -57,9 +58,9 @@ absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& 
     }
     SHERD_ASSIGN_OR_RETURN(
         shards.emplace_back(),
-        WriteShard(*files, StagingDirectory(directory, info), rank, tensor * data, ranges));
+        WriteShard(files, StagingDirectory(directory, info), rank, tensor * data, ranges));
   }
-  return PublishCheckpoint(*files, directory, info, WeightsOf(BuildInventory(shape)), shards);
+  return PublishCheckpoint(files, directory, info, WeightsOf(BuildInventory(shape)), shards);
 }
 
 absl::StatusOr<Tensors> LoadAll(const std::string& directory) {
