@@ -27,6 +27,7 @@
 #include "worker/agent/parent.h"
 #include "worker/agent/signals.h"
 #include "worker/agent/supervisor.h"
+#include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
 #include "worker/holdings/holding_links.h"
@@ -188,10 +189,10 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
 
 int main(int argc, char** argv) {
   const pid_t parent = getppid();
-  // The weights' reader lives here, where the model is; `sherd sample` calls it.
-  if (argc > 1 && absl::string_view(argv[1]) == "sample") {
-    return sherd::SampleMain(argc - 1, argv + 1);
-  }
+  // Whoever reads checkpoints lives here, where the model is; the `sherd` command calls it.
+  const absl::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
+  if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
   sherd::BlockSignals();
   sherd::WorkerFlags flags;
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",
