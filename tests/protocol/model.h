@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "sherd/v1/job.pb.h"
@@ -48,27 +49,43 @@ class ProtocolModel {
   // worker_moves.cc: what process `p` can do.
   void MoveWorker(const State& state, int p, Moves<State>& moves) const;
   void ReadMail(const State& state, int p, Moves<State>& moves) const;
-  void Restore(const State& state, int p, Moves<State>& moves) const;
-  void FinishRestoring(const State& state, int p, Moves<State>& moves) const;
-  void Store(State& next, int p) const;
-  bool StopAtFence(const State& state, int p, Moves<State>& moves) const;
-  void Train(const State& state, int p, Moves<State>& moves) const;
-  void ReceiveCopy(const State& state, int p, Moves<State>& moves) const;
-  void Commit(State& next, int p) const;
   void Answer(State& next, int p) const;
+
+  // restore_moves.cc
+  void Restore(const State& state, int p, Moves<State>& moves) const;
+  void RestoreInPlace(const State& state, int p, State& next, Segment& own,
+                      Moves<State>& moves) const;
+  void ReadParts(const State& state, int p, Moves<State>& moves) const;
+  void FinishRestoring(const State& state, int p, Moves<State>& moves) const;
+  void HandOver(const State& state, int p, Moves<State>& moves) const;
+
+  // train_moves.cc
+  bool StopAtFence(const State& state, int p, Moves<State>& moves) const;
+  void LeaveExchange(const State& state, int p, Moves<State>& moves) const;
+  void BeginUpdate(const State& state, int p, Moves<State>& moves) const;
+  void FinishUpdate(const State& state, int p, Moves<State>& moves) const;
+  void Commit(State& next, int p) const;
+  void SendCopy(State& next, int p) const;
+  void ReceiveCopy(const State& state, int p, Moves<State>& moves) const;
 
   // coordinator_moves.cc
   void MoveCoordinator(const State& state, Moves<State>& moves) const;
+  void HearOfRank(const State& state, int rank, Moves<State>& moves) const;
+  Mask NamedBy(const Coordinator& coordinator) const;
+  void SendAll(State& next) const;
+  void EndEpoch(State& next) const;
+  void GiveUp(State& next, int p) const;
+  // Everybody whom the coordinator does not think lost.
+  Mask Present(const Coordinator& coordinator) const;
+
+  // plan_moves.cc: the next epoch.
   void Plan(const State& state, Moves<State>& moves) const;
   bool CanPlan(const State& state) const;
   Version Choose(const State& state) const;
+  std::vector<Holder> HoldersOf(const Coordinator& log) const;
   void FillWorld(State& next) const;
   void FillSources(State& next, const Version& version) const;
   void JudgeChoice(State& next) const;
-  void EndEpoch(State& next) const;
-  void GiveUp(State& next, int p) const;
-  Mask NamedBy(const Coordinator& coordinator) const;
-  void SendAll(State& next) const;
 
   // environment_moves.cc
   void MoveEnvironment(const State& state, Moves<State>& moves) const;

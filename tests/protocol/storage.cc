@@ -4,6 +4,24 @@
 
 namespace sherd::protocol {
 
+Slot SlotOf(const Process& process) {
+  Slot slot{};
+  slot.epoch = process.epoch;
+  slot.step = process.step;
+  slot.lineage = process.lineage;
+  return slot;
+}
+
+void EnterExchange(State& state, int p) {
+  Process& process = state.processes[p];
+  process.place = Place::kWaiting;
+  state.entered[process.epoch][process.rank] = static_cast<uint8_t>(process.step + 1);
+}
+
+bool Accepts(const State& state, int p, int epoch) {
+  return state.processes[p].alive && state.processes[p].fence < epoch;
+}
+
 int SlotWith(const Segment& segment, int epoch, int step) {
   for (int i = 0; i < 2; ++i) {
     const Slot& slot = segment.slots[i];

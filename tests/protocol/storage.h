@@ -6,6 +6,15 @@
 
 namespace sherd::protocol {
 
+// The version that a process has just computed or restored.
+Slot SlotOf(const Process& process);
+
+// `p`'s copies are stored: it takes part in the exchange that commits its step.
+void EnterExchange(State& state, int p);
+
+// Whether a process takes over copies of `epoch`.
+bool Accepts(const State& state, int p, int epoch);
+
 // The slot of a version, -1 if the segment has it not. Epoch 0 stands for any.
 int SlotWith(const Segment& segment, int epoch, int step);
 
