@@ -167,6 +167,11 @@ JobId ControllerTest::Submit(const std::string& request_id, int64_t workers) {
   return id;
 }
 
+void ControllerTest::Cancel(const JobId& id) {
+  controller_->jobs().Cancel(id, [](absl::StatusOr<v1::CancelResponse>) {});
+  EndTurn();
+}
+
 std::vector<v1::JobEvent> ControllerTest::Feed(const JobId& id, int64_t after) {
   return *log_->ReadFeed(id, after, 1 << 20);
 }

@@ -45,6 +45,7 @@ class ControllerTest : public testing::Test {
   static v1::SubmitRequest RequestOf(const std::string& request_id, int64_t workers);
   // Submits, and answers the inspection when a worker is asked.
   JobId Submit(const std::string& request_id, int64_t workers);
+  void Cancel(const JobId& id);
   const JobRecord& Job(const JobId& id) { return *FindJob(controller_->state(), id); }
   const WorkerState& Worker(const std::string& id) {
     return *FindWorker(controller_->state(), WorkerId(id));

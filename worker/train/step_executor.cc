@@ -19,7 +19,7 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 
 StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
                            const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory,
-                           BatchSource& source, MemoryMeter& meter)
+                           StepCommits& commits, BatchSource& source, MemoryMeter& meter)
     : plan_(plan),
       spec_(spec),
       rank_(plan.data_rank),
@@ -30,6 +30,7 @@ StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& o
       mesh_(mesh),
       comm_(mesh.sharers()),
       memory_(memory),
+      commits_(commits),
       source_(source),
       params_(plan.inventory.units.size()),
       gathers_(plan.inventory.units.size(), 0),
@@ -99,6 +100,11 @@ absl::Status StepExecutor::Settle() {
   return absl::OkStatus();
 }
 
+void StepExecutor::GatherWholeParameters() {
+  if (plan_.strategy.parameters != ParameterFlow::kGatherAfterUpdate) return;
+  for (int unit = 0; unit <= head_; ++unit) Gather(unit);
+}
+
 absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
   switch (op.op) {
     case StepOp::kGather:
@@ -154,6 +160,7 @@ absl::Status StepExecutor::WaitFor(Ticket& ticket) { return WaitFor(comm_, ticke
 absl::Status StepExecutor::WaitFor(Communicator& comm, Ticket& ticket) {
   if (ticket == 0) return absl::OkStatus();
   const PhaseTimer timer(phases_.exposed);
+  const WaitingFlag flag(waiting_);
   const Ticket waited = std::exchange(ticket, 0);
   return comm.Wait(waited);
 }
@@ -251,10 +258,11 @@ void StepExecutor::Update(int unit, const Walk& walk) {
     const GradOut stored{memory.owned_params + segment.begin * plan_.param_bytes,
                          memory_.param_type(),
                          /*accumulate=*/false};
-    ops_.AdamW(stored, memory.master + segment.begin, memory.m + segment.begin,
-               memory.v + segment.begin, gradients + segment.begin * plan_.grad_bytes,
-               memory_.grad_type(), params, segment.end - segment.begin);
+    ops_.AdamW(stored, memory.state.From(segment.begin), memory.next.From(segment.begin),
+               gradients + segment.begin * plan_.grad_bytes, memory_.grad_type(), params,
+               segment.end - segment.begin);
   }
+  std::swap(memory.state, memory.next);
 }
 
 }  // namespace sherd

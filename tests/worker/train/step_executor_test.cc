@@ -297,18 +297,20 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, const Figures& 
   if (plan.AddsReplicas()) arenas.replicas = axes.replicas.comm->arena();
   RankMesh mesh(std::move(axes));
   MemoryMeter meter;
-  RankMemory memory(plan, arenas, meter);
+  RankMemory memory(plan, arenas, VersionSlots{}, meter);
+  StepCommits commits(/*segment=*/nullptr, nullptr);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), made_up);
   NoText text;
-  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, commits, text,
+                        meter);
   std::vector<double> norms;
   double first_moment = 0;
   for (const int64_t step : {1, 2}) {
     const absl::StatusOr<StepFigures> figures = executor.Train(step);
     EXPECT_EQ(figures.status().code(), made_up.outcome) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
-    if (step == 1) first_moment = memory.unit(1).m[0];
+    if (step == 1) first_moment = memory.unit(1).state.m[0];
     if (!figures.ok()) break;
     const bool settled = step == 2;
     if (settled) {
