@@ -20,6 +20,9 @@ struct Scenario {
   int steps = 2;
   // Every process is a shared-memory domain of its own: holders have copies instead of the memory.
   bool remote = false;
+  // Every epoch makes memory of its own, also where a rank has its parts in the memory of the one
+  // before.
+  bool anew = false;
   // Processes end; are given up although they go on; epochs end without a loss; the coordinator
   // ends and comes back.
   int deaths = 0;
@@ -30,8 +33,9 @@ struct Scenario {
   Mask mortal = 0xff;
   // How many losses at once must not cost a step.
   int promised = 1;
-  // Only what the coordinator was told by a rank of a running epoch counts as committed.
-  bool told_only = false;
+  // Looks only for lost steps of which the coordinator could hear: from a rank of the newest epoch
+  // that it has not given up.
+  bool heard_only = false;
 };
 
 // The protocol of docs/adr/0009, for a job that cuts its state into as many parts as it has ranks.

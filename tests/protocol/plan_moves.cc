@@ -35,7 +35,7 @@ void ProtocolModel::Plan(const State& state, Moves<State>& moves) const {
   log.answered = 0;
   log.reports.fill(Report{});
   JudgeChoice(next);
-  if (!scenario_.told_only && log.epoch > next.ghost.causes + 1)
+  if (!scenario_.heard_only && log.epoch > next.ghost.causes + 1)
     next.ghost.wrong = Wrong::kEpochWithoutCause;
   SendAll(next);
   const auto text = [&] {

@@ -63,6 +63,26 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
+    MemoryOfEachEpoch, Protocol,
+    ::testing::Values(
+        Case{"TwoRanks", {.anew = true, .deaths = 1, .freezes = 1, .ends = 1}},
+        Case{"TwoRanksAndASpareTwoDeaths",
+             {.processes = 3, .anew = true, .deaths = 2, .ends = 1, .crashes = 1}},
+        Case{"TwoRanksAndASpareAThaw", {.processes = 3, .anew = true, .freezes = 1, .ends = 1}},
+        Case{"TwoRanksAndASpareThreeSteps",
+             {.processes = 3, .steps = 3, .anew = true, .deaths = 1, .ends = 1}},
+        Case{"ThreeRanks",
+             {.processes = 3,
+              .first_world = 3,
+              .max_world = 3,
+              .anew = true,
+              .deaths = 1,
+              .ends = 1}},
+        Case{"ThreeRanksAndASpareAThaw",
+             {.processes = 4, .first_world = 3, .max_world = 3, .anew = true, .freezes = 1}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
     Copies, Protocol,
     ::testing::Values(
         Case{"TwoRanks", {.remote = true, .deaths = 1, .freezes = 1, .ends = 1}},

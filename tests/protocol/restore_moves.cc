@@ -21,7 +21,7 @@ void ProtocolModel::Restore(const State& state, int p, Moves<State>& moves) cons
   }
   next.processes[p].step = plan.from_step;
   Segment* own = nullptr;
-  if (plan.from_world == process.world) {
+  if (!scenario_.anew && plan.from_world == process.world) {
     own = OwnVersion(next, p, process.rank, process.world, plan.from_epoch, plan.from_step);
   }
   if (own != nullptr) {

@@ -74,12 +74,10 @@ void ProtocolModel::Commit(State& next, int p) const {
   const Process& process = next.processes[p];
   Ghost& ghost = next.ghost;
   const bool past = process.epoch < next.coordinator.epoch;
-  // More were lost at once than the promise covers: what those who were given up go on with is
-  // void.
+  // After more losses at once than promised, what those who were given up go on with is void.
   if (past && ghost.excused) return;
-  const bool heard = !past && next.coordinator.phase != Phase::kRecovering &&
-                     (next.coordinator.gone & Bit(p)) == 0;
-  if (scenario_.told_only && !heard) return;
+  const bool heard = !past && (next.coordinator.gone & Bit(p)) == 0;
+  if (scenario_.heard_only && !heard) return;
   const int both = std::min<int>(process.step, ghost.committed);
   if (Prefix(process.lineage, both) != Prefix(ghost.lineage, both)) {
     ghost.wrong = Wrong::kTwoValuesOfOneStep;
@@ -100,7 +98,10 @@ void ProtocolModel::SendCopy(State& next, int p) const {
   if (restored && plan.epoch != process.epoch) return;
   const int epoch = restored ? plan.from_epoch : process.epoch;
   const int before = restored ? process.step : process.step - 1;
-  Segment* copy = CopyAt(next, holder, p, process.rank, process.world, epoch, before);
+  Segment* copy = nullptr;
+  if (!restored || !scenario_.anew) {
+    copy = CopyAt(next, holder, p, process.rank, process.world, epoch, before);
+  }
   const bool fresh = copy == nullptr;
   if (fresh) copy = &AddSegment(next, p, process.epoch, process.rank, process.world, holder);
   const int known = fresh || before == 0 ? 1 : SlotWith(*copy, epoch, before);
