@@ -81,4 +81,14 @@ ExitCode WorkersCommand(const Connection& connection) {
       });
 }
 
+ExitCode DrainCommand(const Connection& connection, const std::string& worker_id) {
+  return Ask(
+      connection, [&](JobClient& client) { return client.Drain(worker_id); },
+      [&](const v1::Worker& worker) {
+        Print(connection.format, WorkerJson(worker),
+              absl::StrCat(worker.id(), " is leaving; `sherd workers` shows it until it has\n"));
+        return ExitCode::kSuccess;
+      });
+}
+
 }  // namespace sherd

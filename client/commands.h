@@ -25,6 +25,8 @@ ExitCode ListCommand(const Connection& connection);
 ExitCode GetCommand(const Connection& connection, const std::string& job_id);
 ExitCode CancelCommand(const Connection& connection, const std::string& job_id);
 ExitCode WorkersCommand(const Connection& connection);
+// Has a worker leave; does not wait until it has.
+ExitCode DrainCommand(const Connection& connection, const std::string& worker_id);
 // The feed to the job's end, whose state is the exit code.
 ExitCode WatchCommand(const Connection& connection, const std::string& job_id);
 // The ranks' log lines alone; those of one rank when `rank` is given.

@@ -261,6 +261,15 @@ absl::StatusOr<std::vector<v1::Worker>> JobClient::ListWorkers() {
   return std::vector<v1::Worker>(response.workers().begin(), response.workers().end());
 }
 
+absl::StatusOr<v1::Worker> JobClient::Drain(const std::string& worker_id) {
+  v1::DrainRequest request;
+  request.set_worker_id(worker_id);
+  v1::DrainResponse response;
+  SHERD_RETURN_IF_ERROR(
+      ToStatus(impl_->Call(&v1::JobService::Stub::Drain, request, response), impl_->address));
+  return response.worker();
+}
+
 absl::Status JobClient::Watch(const std::string& job_id, absl::Duration patience,
                               const WatchCallbacks& callbacks) {
   int64_t after = 0;

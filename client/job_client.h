@@ -46,6 +46,8 @@ class JobClient {
   absl::StatusOr<std::vector<v1::Job>> ListJobs();
   absl::StatusOr<v1::Job> Cancel(const std::string& job_id);
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
+  // Has a worker leave. kNotFound when no worker has the id, kFailedPrecondition when it is lost.
+  absl::StatusOr<v1::Worker> Drain(const std::string& worker_id);
 
   struct WatchCallbacks {
     // Every event once, in order.

@@ -24,6 +24,7 @@ struct CommandLine {
   std::string format = "table";
   std::string job_file;
   std::string job_id;
+  std::string worker_id;
   std::vector<std::string> overrides;
   std::string request_id;
   std::optional<int> rank;
@@ -151,6 +152,10 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
+  AddRemote(app, "drain", "Have a worker leave when its work has moved to others", line)
+      .add_option("WORKER", line.worker_id, "The worker's id, as `sherd workers` shows it")
+      ->required()
+      ->option_text(" ");
   for (const auto& [name, help] : kWorkerCommands) {
     app.add_subcommand(name, help)->prefix_command()->set_help_flag();
   }
@@ -169,6 +174,7 @@ ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardO
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);
   if (command == "workers") return WorkersCommand(connection);
+  if (command == "drain") return DrainCommand(connection, line.worker_id);
   return WorkerCommand(command, line.remaining);
 }
 

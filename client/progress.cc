@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/event_sentences.h"
 #include "client/render_json.h"
 #include "client/render_text.h"
-#include "common/counted.h"
 #include "common/printable_text.h"
 #include "plan/job_spec.h"
 
@@ -63,9 +63,16 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       out_ << EvalLine(event.eval()) << std::endl;
       return;
     case v1::JobEvent::kEpoch:
-      Say(absl::StrCat("epoch ", event.epoch().epoch(), " with ",
-                       Counted(event.epoch().world(), "worker"),
-                       event.epoch().reason().empty() ? "" : ": ", event.epoch().reason()));
+      Say(EpochSentence(event.epoch()));
+      return;
+    case v1::JobEvent::kRollback:
+      Say(RollbackSentence(event.rollback()));
+      return;
+    case v1::JobEvent::kCheckpoint:
+      Say(CheckpointSentence(event.checkpoint()));
+      return;
+    case v1::JobEvent::kWarning:
+      Say(WarningSentence(event.warning()));
       return;
     case v1::JobEvent::kLedger:
       ledgers_.push_back(event.ledger());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/ledger_order.h"
+#include "client/recovery_phases.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -45,11 +46,34 @@ Json EvalJson(const v1::EvalReport& eval) {
 }
 
 Json EpochJson(const v1::EpochReport& epoch) {
-  return {{"event", "epoch"},
-          {"epoch", epoch.epoch()},
-          {"world", epoch.world()},
-          {"reason", epoch.reason()},
-          {"resumed_step", epoch.resumed_step()}};
+  Json json = {{"event", "epoch"},
+               {"epoch", epoch.epoch()},
+               {"world", epoch.world()},
+               {"reason", epoch.reason()},
+               {"resumed_step", epoch.resumed_step()}};
+  for (const auto& [phase, seconds] : PhasesOf(epoch)) json["recovery_seconds"][phase] = seconds;
+  return json;
+}
+
+Json RollbackJson(const v1::Rollback& rollback) {
+  return {{"event", "rollback"},
+          {"from_step", rollback.from_step()},
+          {"to_step", rollback.to_step()},
+          {"reason", rollback.reason()}};
+}
+
+Json CheckpointJson(const v1::CheckpointReport& checkpoint) {
+  return {{"event", "checkpoint"},       {"step", checkpoint.step()},
+          {"epoch", checkpoint.epoch()}, {"path", checkpoint.path()},
+          {"bytes", checkpoint.bytes()}, {"seconds", checkpoint.seconds()},
+          {"error", checkpoint.error()}};
+}
+
+Json WarningJson(const v1::Warning& warning) {
+  return {{"event", "warning"},
+          {"kind", warning.kind()},
+          {"rank", warning.rank() < 0 ? Json(nullptr) : Json(warning.rank())},
+          {"text", warning.text()}};
 }
 
 template <typename Wires>
@@ -119,6 +143,12 @@ Json EventJson(const v1::JobEvent& event) {
       return {{"event", "log"}, {"rank", event.log().rank()}, {"text", event.log().text()}};
     case v1::JobEvent::kDone:
       return DoneJson(event.done());
+    case v1::JobEvent::kRollback:
+      return RollbackJson(event.rollback());
+    case v1::JobEvent::kCheckpoint:
+      return CheckpointJson(event.checkpoint());
+    case v1::JobEvent::kWarning:
+      return WarningJson(event.warning());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }
@@ -147,18 +177,20 @@ Json JobsJson(const std::vector<v1::Job>& jobs) {
   return json;
 }
 
+Json WorkerJson(const v1::Worker& worker) {
+  const bool busy = !worker.job_id().empty();
+  return {{"id", worker.id()},
+          {"device", worker.device()},
+          {"host", worker.host()},
+          {"status", worker.status()},
+          {"job", busy ? Json(worker.job_id()) : Json(nullptr)},
+          {"rank", busy ? Json(worker.rank()) : Json(nullptr)},
+          {"incarnation", worker.incarnation()}};
+}
+
 Json WorkersJson(const std::vector<v1::Worker>& workers) {
   Json json = Json::array();
-  for (const v1::Worker& worker : workers) {
-    const bool busy = !worker.job_id().empty();
-    json.push_back({{"id", worker.id()},
-                    {"device", worker.device()},
-                    {"host", worker.host()},
-                    {"status", worker.status()},
-                    {"job", busy ? Json(worker.job_id()) : Json(nullptr)},
-                    {"rank", busy ? Json(worker.rank()) : Json(nullptr)},
-                    {"incarnation", worker.incarnation()}});
-  }
+  for (const v1::Worker& worker : workers) json.push_back(WorkerJson(worker));
   return json;
 }
 

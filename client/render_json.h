@@ -22,6 +22,7 @@ Json SpecJson(const v1::JobSpec& spec);
 // With the specification and the ranks if the job has them.
 Json JobJson(const v1::Job& job);
 Json JobsJson(const std::vector<v1::Job>& jobs);
+Json WorkerJson(const v1::Worker& worker);
 Json WorkersJson(const std::vector<v1::Worker>& workers);
 
 // On one line, without a newline. Numbers read back bit for bit; one that is not finite is null.

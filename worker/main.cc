@@ -30,6 +30,8 @@
 #include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
+#include "worker/holdings/holding_links.h"
+#include "worker/holdings/holding_store.h"
 #include "worker/sample/sample_command.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -116,6 +118,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   }
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
+  HoldingStore holdings;
+  const HoldingServer holding_server(*listener, holdings);
   const TrainerOptions trainer_options{
       .data_root = flags.data_root,
       .output_root = flags.output_root,
@@ -130,12 +134,13 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.session.coordinator = flags.coordinator;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
-    return Trainer::Make(assignment, trainer_options, *listener, *registry);
+    return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {
     return InspectJobFiles(request.data(), request.checkpoint(), request.seq_len(), request.vocab(),
                            trainer_options);
   };
+  options.holdings = &holdings;
   options.metrics = registry;
 
   Agent agent(std::move(options));

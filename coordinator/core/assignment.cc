@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "plan/holdings.h"
 #include "plan/peer_addresses.h"
 #include "plan/world_layout.h"
 
@@ -72,10 +74,76 @@ void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::stri
   }
 }
 
+namespace {
+
+bool ShareMemory(const WorkerState& a, const WorkerState& b) {
+  return a.id == b.id ||
+         (!a.shared_memory_domain.empty() && a.shared_memory_domain == b.shared_memory_domain);
+}
+
+// Where `from` reaches `to`.
+const std::string& AddressFor(const WorkerState& from, const WorkerState& to) {
+  return ShareMemory(from, to) ? to.data_address : to.network_address;
+}
+
+// Who of the holders of one part gives it to rank `rank` on `own`; nullptr when nobody can.
+const PartHolder* ChooseSource(const State& state, const std::vector<PartHolder>& holders,
+                               const WorkerState& own, int rank) {
+  std::vector<const PartHolder*> near;
+  std::vector<const PartHolder*> far;
+  for (const PartHolder& holder : holders) {
+    if (!IsAlive(state, holder.worker, holder.incarnation)) continue;
+    if (holder.worker == own.id) return &holder;
+    const WorkerState& worker = *FindWorker(state, holder.worker);
+    if (ShareMemory(own, worker)) {
+      near.push_back(&holder);
+    } else if (!worker.network_address.empty()) {
+      far.push_back(&holder);
+    }
+  }
+  const std::vector<const PartHolder*>& choice = near.empty() ? far : near;
+  if (choice.empty()) return nullptr;
+  // Many ranks may need the same part: not all of the same process.
+  return choice[static_cast<size_t>(rank) % choice.size()];
+}
+
+void SetRestore(const State& state, const JobRecord& job, int rank, v1::Assignment& assignment) {
+  const RestorePoint& point = job.restore;
+  if (!point.version && point.checkpoint.empty()) return;
+  v1::RestorePlan& plan = *assignment.mutable_restore();
+  plan.set_step(point.step);
+  plan.set_checkpoint(point.checkpoint);
+  if (!point.version) return;
+  plan.set_epoch(point.version->epoch);
+  plan.set_world(point.version->world);
+  const WorkerState& own = *FindWorker(state, job.ranks[rank].worker);
+  const int world = static_cast<int>(job.ranks.size());
+  for (const int part : SourceParts(job.spec, point.version->world, world, rank)) {
+    const auto held = point.parts.find(part);
+    if (held == point.parts.end()) continue;
+    const PartHolder* source = ChooseSource(state, held->second, own, rank);
+    if (source == nullptr) continue;
+    v1::RestoreSource& named = *plan.add_sources();
+    named.set_owner(source->owner);
+    named.set_address(AddressFor(own, *FindWorker(state, source->worker)));
+  }
+}
+
+void SetHolders(const State& state, const JobRecord& job, int rank, v1::Assignment& assignment) {
+  const WorkerState& own = *FindWorker(state, job.ranks[rank].worker);
+  for (const WorkerId& id : job.ranks[rank].holders) {
+    const WorkerState* holder = FindWorker(state, id);
+    if (holder != nullptr) assignment.add_holders(AddressFor(own, *holder));
+  }
+}
+
+}  // namespace
+
 AssignmentBuilder::AssignmentBuilder() = default;
 AssignmentBuilder::~AssignmentBuilder() = default;
 
-v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job, int rank) {
+v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job, int rank,
+                                        const Reported& reported) {
   SHERD_CHECK(rank >= 0 && rank < static_cast<int>(job.ranks.size()));
   if (world_ == nullptr || !world_->IsOf(job)) world_ = std::make_unique<World>(state, job);
   v1::Assignment assignment;
@@ -84,7 +152,13 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
   *assignment.mutable_spec() = job.spec;
   assignment.set_rank(rank);
   assignment.set_world(world_->layout.world());
-  assignment.set_secret(job.secret);
+  // What a process of an older epoch knows opens no link of this one.
+  assignment.set_secret(absl::StrCat(job.secret, ":", job.epoch.value()));
+  assignment.set_reported_step(reported.step);
+  assignment.set_reported_eval_step(reported.eval_step);
+  assignment.set_save_and_stop(job.save_and_stop);
+  SetRestore(state, job, rank, assignment);
+  SetHolders(state, job, rank, assignment);
   assignment.set_ranks_on_host(world_->members[static_cast<size_t>(rank)].ranks_on_host);
   std::set<int> peers;
   std::set<int> network_peers;

@@ -1,13 +1,14 @@
 #include "coordinator/core/placement.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "coordinator/core/seating.h"
+#include "coordinator/core/worker_order.h"
 #include "plan/world_layout.h"
 
 namespace sherd {
@@ -18,26 +19,20 @@ absl::string_view DeviceKind(absl::string_view device) {
   return device.substr(0, device.find(':'));
 }
 
-// Orders "cpu:9" before "cpu:10": by length of digit runs first, then by text.
-std::string NaturalKey(absl::string_view text) {
-  std::string key;
-  for (size_t i = 0; i < text.size();) {
-    if (!std::isdigit(static_cast<unsigned char>(text[i]))) {
-      key += text[i++];
-      continue;
-    }
-    size_t end = i;
-    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
-    // A run's length sorts before its digits; runs are bounded by the length of an id.
-    key += static_cast<char>('0' + std::min<size_t>(end - i, 70));
-    absl::StrAppend(&key, text.substr(i, end - i));
-    i = end;
-  }
-  return key;
+// Moves the first `count` workers by host and name from `idle` to the end of `taken`.
+void TakeFirst(std::vector<const WorkerState*>& idle, int64_t count, std::vector<WorkerId>& taken) {
+  SortByPlace(idle);
+  const int64_t taking = std::min(count, static_cast<int64_t>(idle.size()));
+  for (int64_t i = 0; i < taking; ++i) taken.push_back(idle[i]->id);
+  idle.erase(idle.begin(), idle.begin() + std::max(taking, int64_t{0}));
 }
 
+}  // namespace
+
 // What a job asks of a pool.
-struct Demand {
+struct WorkerPools::Demand {
+  explicit Demand(const v1::JobSpec& spec);
+
   // Worlds are multiples of it: the ranks of a tensor-parallel or of a shard group.
   int64_t granule = 1;
   // So many adjacent ranks are in one shared-memory domain.
@@ -50,70 +45,47 @@ struct Demand {
     const int64_t world = std::min(available, most) / granule * granule;
     return world >= least ? world : 0;
   }
+  // "2 idle workers", as the end of a sentence.
+  std::string Needs() const;
 };
 
-Demand DemandOf(const v1::JobSpec& spec) {
-  Demand demand;
-  demand.tensor = TensorDegreeOf(spec.parallel());
-  demand.granule = WorldGranuleOf(spec.parallel());
-  demand.least = std::max({int64_t{1}, spec.elastic().min_workers(), demand.granule});
-  demand.least = (demand.least + demand.granule - 1) / demand.granule * demand.granule;
-  if (spec.elastic().max_workers() > 0) demand.most = spec.elastic().max_workers();
-  return demand;
+WorkerPools::Demand::Demand(const v1::JobSpec& spec)
+    : granule(WorldGranuleOf(spec.parallel())), tensor(TensorDegreeOf(spec.parallel())) {
+  least = std::max({int64_t{1}, spec.elastic().min_workers(), granule});
+  least = (least + granule - 1) / granule * granule;
+  if (spec.elastic().max_workers() > 0) most = spec.elastic().max_workers();
 }
 
-// Moves the first `count` workers by host and name from `idle` to the end of `taken`.
-void TakeFirst(std::vector<const WorkerState*>& idle, int64_t count, std::vector<WorkerId>& taken) {
-  using Place = std::tuple<std::string, std::string, const WorkerState*>;
-  std::vector<Place> ordered;
-  ordered.reserve(idle.size());
-  for (const WorkerState* worker : idle) {
-    ordered.emplace_back(worker->host, NaturalKey(worker->id.value()), worker);
-  }
-  std::sort(ordered.begin(), ordered.end(), [](const Place& a, const Place& b) {
-    return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)->id) <
-           std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b)->id);
-  });
-  idle.clear();
-  for (const Place& place : ordered) {
-    const WorkerState* worker = std::get<2>(place);
-    if (count-- > 0) {
-      taken.push_back(worker->id);
-    } else {
-      idle.push_back(worker);
-    }
-  }
-}
-
-std::string Needs(const Demand& demand) {
+std::string WorkerPools::Demand::Needs() const {
   return absl::StrCat(
-      demand.least, demand.least == 1 ? " idle worker" : " idle workers",
-      demand.granule > 1
-          ? absl::StrCat(" (a multiple of ", demand.granule, ": tensor times shard_group)")
-          : "",
-      demand.tensor > 1
-          ? absl::StrCat(", every tensor group of ", demand.tensor, " in one shared-memory domain")
-          : "");
+      least, least == 1 ? " idle worker" : " idle workers",
+      granule > 1 ? absl::StrCat(" (a multiple of ", granule, ": tensor times shard_group)") : "",
+      tensor > 1 ? absl::StrCat(", every tensor group of ", tensor, " in one shared-memory domain")
+                 : "");
 }
 
-}  // namespace
-
-WorkerPools::WorkerPools(const State& state) {
+WorkerPools::WorkerPools(const State& state) : state_(state) {
   for (const auto& [id, worker] : state.workers) {
     if (!worker.alive) continue;
-    // Who names no domain shares memory with nobody.
-    const std::string name = worker.shared_memory_domain.empty() ? absl::StrCat("of ", id.value())
-                                                                 : worker.shared_memory_domain;
-    Domain& domain = domains_[std::string(DeviceKind(worker.device))][name];
-    ++domain.live;
+    Domain& domain = DomainOf(domains_, worker);
     domain.reachable = domain.reachable && !worker.network_address.empty();
-    if (!worker.seat) domain.idle.push_back(&worker);
+    if (!worker.draining) ++domain.live;
+    if (worker.seat) continue;
+    (worker.draining ? domain.leaving : domain.idle).push_back(&worker);
   }
 }
 
-std::vector<WorkerPools::Pool> WorkerPools::Pools() {
+WorkerPools::Domain& WorkerPools::DomainOf(Domains& domains, const WorkerState& worker) {
+  // Who names no domain shares memory with nobody.
+  const std::string name = worker.shared_memory_domain.empty()
+                               ? absl::StrCat("of ", worker.id.value())
+                               : worker.shared_memory_domain;
+  return domains[std::string(DeviceKind(worker.device))][name];
+}
+
+std::vector<WorkerPools::Pool> WorkerPools::PoolsOf(Domains& all) {
   std::vector<Pool> pools;
-  for (auto& [kind, domains] : domains_) {
+  for (auto& [kind, domains] : all) {
     Pool across;
     for (auto& [name, domain] : domains) {
       pools.push_back({&domain});
@@ -164,46 +136,154 @@ std::vector<WorkerId> WorkerPools::Take(const Pool& pool, int64_t world, int64_t
   return taken;
 }
 
+int64_t WorkerPools::UnitOf(const Demand& demand, const Pool& pool, int64_t world) {
+  // Whole shard groups in one domain where that costs nothing.
+  return CountIdle(pool, demand.granule) >= world ? demand.granule : demand.tensor;
+}
+
 GangPlacement WorkerPools::Place(const JobRecord& job) {
-  const Demand demand = DemandOf(job.spec);
-  const std::vector<Pool> pools = Pools();
-  const Pool* best = nullptr;      // the largest world now
-  const Pool* promised = nullptr;  // would do if its busy workers were idle
+  const Demand demand(job.spec);
+  const std::vector<Pool> pools = PoolsOf(domains_);
+  const Pool* best = nullptr;  // the largest world now
   int64_t world = 0;
+  for (const Pool& pool : pools) {
+    const int64_t possible = demand.World(CountIdle(pool, demand.tensor));
+    if (possible <= world) continue;
+    best = &pool;
+    world = possible;
+  }
+  GangPlacement placement;
+  if (best == nullptr) {
+    placement = Unplaced(demand, pools);
+    Withhold(placement.reserved);
+  } else {
+    placement.workers = Take(*best, world, UnitOf(demand, *best, world));
+  }
+  return placement;
+}
+
+GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, int64_t most, Leaving leaving) {
+  Domains sound = Usable(job, leaving, job.excluded);
+  GangPlacement placement = Regang(job, most, sound);
+  if (placement.workers.empty() && !job.excluded.empty()) {
+    Domains all = Usable(job, leaving, {});
+    placement = Regang(job, most, all);
+  }
+  Withhold(placement.workers);
+  return placement;
+}
+
+GangPlacement WorkerPools::Regang(const JobRecord& job, int64_t most, Domains& usable) {
+  Demand demand(job.spec);
+  demand.most = std::min(demand.most, most);
+  const std::vector<Pool> pools = PoolsOf(usable);
+  const Pool* best = nullptr;
+  std::pair<int64_t, int64_t> merit;  // world, survivors
+  for (const Pool& pool : pools) {
+    const int64_t world = demand.World(CountIdle(pool, demand.tensor));
+    int64_t survivors = 0;
+    for (const Domain* domain : pool) survivors += CountSurvivors(job.ranks, domain->idle);
+    if (world == 0 || std::pair(world, survivors) <= merit) continue;
+    best = &pool;
+    merit = {world, survivors};
+  }
+  if (best == nullptr) return Unplaced(demand, pools);
+  std::vector<const IdleDomain*> domains;
+  for (const Domain* domain : *best) domains.push_back(&domain->idle);
+  GangPlacement placement;
+  placement.workers =
+      SeatAgain(job.ranks, domains, merit.first, UnitOf(demand, *best, merit.first));
+  return placement;
+}
+
+WorkerPools::Domains WorkerPools::Usable(const JobRecord& job, Leaving leaving,
+                                         const std::set<WorkerId>& excluded) const {
+  Domains usable = domains_;
+  for (auto& [kind, domains] : usable) {
+    for (auto& [name, domain] : domains) {
+      if (leaving == Leaving::kTakenIn) {
+        domain.idle.insert(domain.idle.end(), domain.leaving.begin(), domain.leaving.end());
+      }
+      domain.live -= std::erase_if(
+          domain.idle, [&](const WorkerState* worker) { return excluded.contains(worker->id); });
+    }
+  }
+  return usable;
+}
+
+GangPlacement WorkerPools::Unplaced(const Demand& demand, const std::vector<Pool>& pools) {
+  const Pool* promised = nullptr;  // would do if its busy workers were idle
   int64_t live = 0;
   for (const Pool& pool : pools) {
     if (pool.size() == 1) live += pool.front()->live;
-    if (const int64_t possible = demand.World(CountIdle(pool, demand.tensor)); possible > world) {
-      best = &pool;
-      world = possible;
-    }
     if (demand.World(CountLive(pool, demand.tensor)) > 0 &&
         (promised == nullptr || CountIdle(pool, 1) > CountIdle(*promised, 1))) {
       promised = &pool;
     }
   }
   GangPlacement placement;
-  if (best != nullptr) {
-    // Whole shard groups in one domain where that costs nothing.
-    const bool whole = CountIdle(*best, demand.granule) >= world;
-    placement.workers = Take(*best, world, whole ? demand.granule : demand.tensor);
-    return placement;
-  }
   if (promised == nullptr) {
     placement.waiting = Waiting::kWorkers;
-    placement.reason = absl::StrCat("waits for workers to arrive: it needs ", Needs(demand), ", ",
+    placement.reason = absl::StrCat("waits for workers to arrive: it needs ", demand.Needs(), ", ",
                                     live, " connected");
     return placement;
   }
   placement.waiting = Waiting::kIdleWorkers;
-  placement.reason = absl::StrCat("waits for busy workers: it needs ", Needs(demand), ", ",
+  placement.reason = absl::StrCat("waits for busy workers: it needs ", demand.Needs(), ", ",
                                   CountIdle(*promised, 1), " of ", CountLive(*promised, 1),
                                   " idle and not spoken for");
   for (Domain* domain : *promised) {
     for (const WorkerState* worker : domain->idle) placement.reserved.push_back(worker->id);
-    domain->idle.clear();
   }
   return placement;
+}
+
+void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
+  int64_t spares = std::min(Demand(job.spec).most, most);
+  std::vector<WorkerId> kept;
+  std::set<std::string> kinds;
+  for (const RankState& rank : job.ranks) {
+    if (!IsAlive(state_, rank.worker, rank.incarnation)) continue;
+    --spares;
+    kept.push_back(rank.worker);
+    kinds.insert(std::string(DeviceKind(FindWorker(state_, rank.worker)->device)));
+  }
+  Withhold(kept);
+  for (auto& [kind, domains] : domains_) {
+    if (!kinds.empty() && !kinds.contains(kind)) continue;
+    for (auto& [name, domain] : domains) {
+      kept.clear();
+      TakeFirst(domain.idle, spares, kept);
+      spares -= static_cast<int64_t>(kept.size());
+    }
+  }
+}
+
+int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
+  const Demand demand(job.spec);
+  Domains usable = Usable(job, Leaving::kLeftOut, job.excluded);
+  for (const RankState& rank : job.ranks) {
+    const WorkerState* worker = FindWorker(state_, rank.worker);
+    if (worker == nullptr || worker->incarnation != rank.incarnation) continue;
+    if (!worker->alive || worker->draining || !worker->seat) continue;
+    DomainOf(usable, *worker).idle.push_back(worker);
+  }
+  int64_t largest = 0;
+  for (const Pool& pool : PoolsOf(usable)) {
+    largest = std::max(largest, demand.World(CountIdle(pool, demand.tensor)));
+  }
+  return largest;
+}
+
+void WorkerPools::Withhold(const std::vector<WorkerId>& workers) {
+  const std::set<WorkerId> withheld(workers.begin(), workers.end());
+  const auto is_withheld = [&](const WorkerState* worker) { return withheld.contains(worker->id); };
+  for (auto& [kind, domains] : domains_) {
+    for (auto& [name, domain] : domains) {
+      std::erase_if(domain.idle, is_withheld);
+      std::erase_if(domain.leaving, is_withheld);
+    }
+  }
 }
 
 }  // namespace sherd

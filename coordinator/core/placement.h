@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,27 +38,60 @@ class WorkerPools {
   // domain before several, then the first by name. In several domains only workers that can be
   // reached from elsewhere take part. Depends on nothing but the pools and the job.
   GangPlacement Place(const JobRecord& job);
+
+  // Whether workers that are about to leave count, too.
+  enum class Leaving { kLeftOut, kTakenIn };
+  // Places the next epoch of a job whose last one has ended, by the same rules, on at most `most`
+  // workers. Among places of one size, the one where most of the last epoch's workers are wins. In
+  // a world as large as the last one they keep their ranks, and others take the places of those
+  // that are gone; else they stay in the order of their ranks. Tensor groups stay together. Workers
+  // that the job excludes take part only if there is no world without them. What it would reserve
+  // is still offered.
+  GangPlacement PlaceAgain(const JobRecord& job, int64_t most, Leaving leaving);
+  // Keeps what a job whose epoch is ending would use, up to `most` workers, from those placed after
+  // it: of its last epoch those that are idle already, and others in place of the lost.
+  void Reserve(const JobRecord& job, int64_t most);
+  // The largest world that the job could have if it gave up its workers and was placed again.
+  int64_t LargestWorld(const JobRecord& job) const;
+  // These are not offered again.
+  void Withhold(const std::vector<WorkerId>& workers);
   bool AnyIdle() const;
 
  private:
   // Workers of one kind of device that can share memory.
   struct Domain {
     std::vector<const WorkerState*> idle;
+    // Idle, and about to leave.
+    std::vector<const WorkerState*> leaving;
+    // Without those.
     int64_t live = 0;
     bool reachable = true;  // from other domains
   };
   // The domains over which one job may run.
   using Pool = std::vector<Domain*>;
 
+  // What a job asks of a pool.
+  struct Demand;
+  // By kind of device, then name.
+  using Domains = std::map<std::string, std::map<std::string, Domain>>;
+
   // In the order of preference among worlds of one size.
-  std::vector<Pool> Pools();
+  static std::vector<Pool> PoolsOf(Domains& domains);
   // How many workers of a pool there are when each domain gives a multiple.
   static int64_t CountIdle(const Pool& pool, int64_t multiple);
   static int64_t CountLive(const Pool& pool, int64_t multiple);
   static std::vector<WorkerId> Take(const Pool& pool, int64_t world, int64_t multiple);
+  // So many adjacent ranks of a world are put in one domain.
+  static int64_t UnitOf(const Demand& demand, const Pool& pool, int64_t world);
+  static Domain& DomainOf(Domains& domains, const WorkerState& worker);
+  // The domains without those that a job excludes.
+  Domains Usable(const JobRecord& job, Leaving leaving, const std::set<WorkerId>& excluded) const;
+  static GangPlacement Regang(const JobRecord& job, int64_t most, Domains& usable);
+  // Why no pool has a world for the demand.
+  static GangPlacement Unplaced(const Demand& demand, const std::vector<Pool>& pools);
 
-  // By kind of device, then name.
-  std::map<std::string, std::map<std::string, Domain>> domains_;
+  const State& state_;
+  Domains domains_;
 };
 
 }  // namespace sherd

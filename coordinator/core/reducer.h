@@ -30,8 +30,42 @@ struct PublishFeed {
   v1::JobEvent event;
 };
 
-// Append SuspicionExpired unless the job's epoch has ended within the time for better reasons.
-struct StartSuspicionTimer {
+// Ask a worker that may hold copies for the job what it holds; it answers with HoldingsReport.
+struct SendReportHoldings {
+  WorkerId worker;
+  Incarnation incarnation;
+  JobId job;
+  // The one that has ended.
+  Epoch epoch;
+};
+
+// Tell a worker that it may drop what it holds of the job from epochs before this one; of a job
+// that has ended, everything.
+struct SendRetain {
+  WorkerId worker;
+  Incarnation incarnation;
+  JobId job;
+  Epoch epoch;
+  bool ended = false;
+};
+
+// Tell a rank to stop together with the others; it answers with RELEASED.
+struct SendPause {
+  WorkerId worker;
+  Incarnation incarnation;
+  Seat seat;
+  std::string reason;
+};
+
+// Tell a worker that nothing depends on any more to end.
+struct SendShutdown {
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string reason;
+};
+
+// Append HangDetected unless the ranks of the job's epoch have stopped within the hang time-out.
+struct StartPauseTimer {
   JobId job;
   Epoch epoch;
 };
@@ -43,7 +77,8 @@ struct StartFormationTimer {
 };
 
 using Action =
-    std::variant<SendAssign, SendAbort, PublishFeed, StartSuspicionTimer, StartFormationTimer>;
+    std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer, SendReportHoldings,
+                 SendRetain, SendPause, SendShutdown, StartPauseTimer>;
 using Actions = std::vector<Action>;
 
 // The rules of a job's life. Changes `state` by one durable event and returns what must be done
@@ -52,10 +87,18 @@ using Actions = std::vector<Action>;
 // repeated change nothing but the sequence number.
 //
 //   QUEUED --all workers found--> FORMING --all ranks READY--> RUNNING --all FINISHED--> SUCCEEDED
-//   A lost worker or failed rank: every other rank is aborted at once and the job has FAILED.
-//   A rank that only says that a peer went away is a suspicion: the ranks are aborted, and what is
-//   known better within a moment (the peer's exit signal) becomes the reason.
-//   A worker is idle again when its rank has finished or was released, and not before.
+//                                   ^  |                          |
+//                                   |  +---the epoch ends---------+
+//                                   |              v
+//                                   +--------- RECOVERING
+//
+//   An epoch ends when a worker is lost that it names, as rank or holder; when a rank fails or
+//   leaves; by a hang; by plan (docs/adr/0009). Every rank is told to stop at once, or by plan
+//   after a step, and the next epoch is planned when all have said what they hold, or are lost.
+//   What only says that a peer went away is a suspicion: it ends the epoch like any cause, and what
+//   is known better by the time the next one is planned (the peer's exit signal) becomes the
+//   reason. A failure that would come again, and the third epoch in a row without a step, fail the
+//   job. A worker is idle again when its rank has finished or was released, and not before.
 Actions Apply(const v1::DurableEvent& event, State& state);
 
 }  // namespace sherd

@@ -1,5 +1,6 @@
 #include "coordinator/core/state.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
@@ -22,25 +23,80 @@ std::string DescribeWorker(const WorkerState& worker) {
       " address=", worker.data_address, " network=", worker.network_address,
       " fingerprint=", worker.numerics_fingerprint, " root=", worker.output_root,
       " alive=", worker.alive, " lost=", worker.lost_unix_ms, " seat=", DescribeSeat(worker.seat),
+      " draining=", worker.draining, " (", worker.drain_reason, ") dismissed=", worker.dismissed,
       " retired=",
       absl::StrJoin(worker.retired, ",",
                     [](std::string* out, Incarnation past) { absl::StrAppend(out, past.value()); }),
       "\n");
 }
 
-std::string DescribeJob(const JobRecord& job) {
+std::string DescribeHolding(const v1::Holding& held) {
+  return absl::StrCat(held.epoch(), "/", held.world(), "/", held.owner(), "/", held.step());
+}
+
+std::string DescribeWorkers(const std::vector<WorkerId>& workers) {
+  return absl::StrJoin(workers, ",",
+                       [](std::string* out, const WorkerId& id) { *out += id.value(); });
+}
+
+std::string DescribeRestore(const RestorePoint& restore) {
+  std::string text =
+      absl::StrCat("  restore step=", restore.step, " checkpoint=", restore.checkpoint);
+  if (restore.version) {
+    absl::StrAppend(&text, " version=", restore.version->epoch, "/", restore.version->world, "/",
+                    restore.version->step);
+  }
+  for (const auto& [part, holders] : restore.parts) {
+    absl::StrAppend(&text, " part ", part, ":");
+    for (const PartHolder& holder : holders) {
+      absl::StrAppend(&text, " ", holder.owner, "@", holder.worker.value(), "/",
+                      holder.incarnation.value());
+    }
+  }
+  return text + "\n";
+}
+
+std::string DescribeEpoch(const JobRecord& job) {
   std::string text = absl::StrCat(
-      "job ", job.id.value(), " request=", job.request_id, " secret=", job.secret,
-      " order=", job.order, " state=", job.state, " waiting=", static_cast<int>(job.waiting),
-      " epoch=", job.epoch.value(), " aborted=", job.aborted, " suspicion=", job.suspicion,
-      " step=", job.step, " submitted=", job.submitted_unix_ms, " ended=", job.ended_unix_ms,
-      " weights=", job.weights_path, " reason=", job.reason, " spec=", job.spec.SerializeAsString(),
-      "\n");
+      "  epoch ", job.epoch.value(), " saves=", job.save_and_stop, " progressed=", job.progressed,
+      " announced=", job.announced, " paused=", job.paused, " aborted=", job.aborted,
+      " asked=", job.holders_asked, " suspicion=", job.suspicion, " cause=", job.cause,
+      " struck=", job.times.struck, " ended=", job.times.ended, " answered=", job.times.answered,
+      " assigned=", job.times.assigned, " running=", job.times.running,
+      " forming=", job.times.forming, "\n", DescribeRestore(job.restore));
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     const RankState& state = job.ranks[rank];
     absl::StrAppend(&text, "  rank ", rank, " worker=", state.worker.value(),
                     " incarnation=", state.incarnation.value(),
-                    " phase=", static_cast<int>(state.phase), " reason=", state.reason, "\n");
+                    " phase=", static_cast<int>(state.phase), " left=", state.left,
+                    " holders=", DescribeWorkers(state.holders), " reason=", state.reason, "\n");
+  }
+  for (const CopyHolder& holder : job.holders) {
+    absl::StrAppend(&text, "  holder ", holder.worker.value(), "/", holder.incarnation.value(),
+                    " left=", holder.left, "\n");
+  }
+  for (const Complaint& complaint : job.complaints) {
+    absl::StrAppend(&text, "  rank ", complaint.rank, " lost ", complaint.peer, "\n");
+  }
+  return text;
+}
+
+std::string DescribeJob(const JobRecord& job) {
+  std::string text = absl::StrCat(
+      "job ", job.id.value(), " request=", job.request_id, " secret=", job.secret,
+      " order=", job.order, " state=", job.state, " waiting=", static_cast<int>(job.waiting),
+      " step=", job.step, " submitted=", job.submitted_unix_ms, " ended=", job.ended_unix_ms,
+      " weights=", job.weights_path, " restored=", job.restored.value(),
+      " fruitless=", job.fruitless, " usual=", job.usual_world,
+      " excluded=", DescribeWorkers({job.excluded.begin(), job.excluded.end()}),
+      " reason=", job.reason, " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
+  if (job.checkpoint) {
+    absl::StrAppend(&text, "  checkpoint ", job.checkpoint->step, " ", job.checkpoint->path, "\n");
+  }
+  for (const auto& [worker, answer] : job.answers) {
+    absl::StrAppend(&text, "  answer of ", worker.value(), "/", answer.incarnation.value(), ":");
+    for (const v1::Holding& held : answer.holdings) text += " " + DescribeHolding(held);
+    text += "\n";
   }
   return text;
 }
@@ -54,6 +110,36 @@ bool IsTerminal(v1::JobState state) {
 
 bool HoldsWorkers(v1::JobState state) {
   return state == v1::JOB_STATE_FORMING || state == v1::JOB_STATE_RUNNING;
+}
+
+bool IsUnderway(v1::JobState state) {
+  return HoldsWorkers(state) || state == v1::JOB_STATE_RECOVERING;
+}
+
+bool IsAtWork(const JobRecord& job) {
+  return IsUnderway(job.state) && !job.aborted &&
+         std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& rank) { return !rank.left; });
+}
+
+bool AllLeft(const JobRecord& job) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& rank) { return rank.left; }) &&
+         std::all_of(job.holders.begin(), job.holders.end(),
+                     [](const CopyHolder& holder) { return holder.left; });
+}
+
+bool IsNamed(const JobRecord& job, const WorkerState& worker) {
+  const auto is_worker = [&](const auto& member) {
+    return member.worker == worker.id && member.incarnation == worker.incarnation;
+  };
+  return std::any_of(job.ranks.begin(), job.ranks.end(), is_worker) ||
+         std::any_of(job.holders.begin(), job.holders.end(), is_worker);
+}
+
+bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation) {
+  const WorkerState* worker = FindWorker(state, id);
+  return worker != nullptr && worker->alive && worker->incarnation == incarnation;
 }
 
 const JobRecord* FindJob(const State& state, const JobId& id) {

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/ids.h"
+#include "plan/holdings.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
 
@@ -37,6 +39,11 @@ struct WorkerState {
   // Held from Assign until the rank has finished or was released, so also for a while after the
   // job has ended. A worker without a seat is idle.
   std::optional<Seat> seat;
+  // It is to leave: it takes no new seat and holds no copies; and why.
+  bool draining = false;
+  std::string drain_reason;
+  // Nothing depends on it any more, and it was told to end.
+  bool dismissed = false;
   // Earlier lives of which a later one is known: they never come back. The newest last, bounded.
   std::vector<Incarnation> retired;
 };
@@ -49,9 +56,68 @@ struct RankState {
   RankPhase phase = RankPhase::kForming;
   // How it ended (F54).
   std::string reason;
+  // It writes nothing of the epoch any more: it has answered with what it holds, or it is lost.
+  bool left = false;
+  // Who stores its shard beside its own process.
+  std::vector<WorkerId> holders;
 };
 
-// Why a QUEUED job is not placed.
+// A worker that stores copies for ranks of an epoch and is none of them.
+struct CopyHolder {
+  WorkerId worker;
+  Incarnation incarnation;
+  // As of a rank.
+  bool left = false;
+};
+
+// What a process said that it holds of a job, when it last stopped to write.
+struct Answer {
+  Incarnation incarnation;
+  std::vector<v1::Holding> holdings;
+};
+
+// A rank that lost the link to a peer.
+struct Complaint {
+  int rank = 0;
+  int peer = 0;
+};
+
+struct SavedCheckpoint {
+  int64_t step = 0;
+  std::string path;
+};
+
+// A process that holds a part of the version that an epoch starts from: the shard of rank `owner`
+// of the version's epoch.
+struct PartHolder {
+  int owner = 0;
+  WorkerId worker;
+  Incarnation incarnation;
+};
+
+// Where an epoch's training goes on: after a version, a checkpoint, or from the start.
+struct RestorePoint {
+  std::optional<Version> version;
+  // By part of the version.
+  std::map<int, std::vector<PartHolder>> parts;
+  // "": none.
+  std::string checkpoint;
+  int64_t step = 0;
+};
+
+// The moments of a re-formation, in unix milliseconds; 0 while they have not come.
+struct EpochTimes {
+  // When what ended the epoch before happened, when it was known, and when all had answered.
+  int64_t struck = 0;
+  int64_t ended = 0;
+  int64_t answered = 0;
+  int64_t assigned = 0;
+  int64_t running = 0;
+  // From Assign to formed groups, of the rank that was ready last.
+  int64_t forming = 0;
+};
+
+// Why a job is not placed.
 enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob };
 
 struct JobRecord {
@@ -64,18 +130,48 @@ struct JobRecord {
   v1::JobState state = v1::JOB_STATE_QUEUED;
   std::string reason;
   Waiting waiting = Waiting::kNone;
-  // 0 until the first placement.
-  Epoch epoch;
-  // Of the current epoch, by rank.
-  std::vector<RankState> ranks;
-  // The current epoch's ranks were told to stop.
-  bool aborted = false;
-  // What a rank said about a peer that went away, while a better reason may still come; "" else.
-  std::string suspicion;
+  // The last committed step that is known.
   int64_t step = 0;
   int64_t submitted_unix_ms = 0;
   int64_t ended_unix_ms = 0;
   std::string weights_path;
+
+  // ---- The current epoch. 0 until the first placement.
+  Epoch epoch;
+  // By rank.
+  std::vector<RankState> ranks;
+  std::vector<CopyHolder> holders;
+  RestorePoint restore;
+  // Nothing is trained in it: its state is saved as a checkpoint.
+  bool save_and_stop = false;
+  // A step of it was committed, or its checkpoint was saved.
+  bool progressed = false;
+  // The feed was told of it.
+  bool announced = false;
+  EpochTimes times;
+
+  // ---- Its end.
+  // The ranks were told to stop together, as planned; to stop at once; the holders were asked.
+  bool paused = false;
+  bool aborted = false;
+  bool holders_asked = false;
+  // Why it ended; and whether that is only what somebody suspects, so that a better cause may come.
+  std::string cause;
+  bool suspicion = false;
+  std::vector<Complaint> complaints;
+
+  // ---- What is known across epochs.
+  // Of live workers. Emptied when a new epoch has restored: what is older is not needed any more.
+  std::map<WorkerId, Answer> answers;
+  // The newest epoch that all its ranks had restored.
+  Epoch restored;
+  // Epochs in a row that ended unplanned and without progress.
+  int fruitless = 0;
+  // Ranks of the last epoch that ran, or of the first that was formed.
+  int64_t usual_world = 0;
+  std::optional<SavedCheckpoint> checkpoint;
+  // Workers with a broken link, which take no part any more.
+  std::set<WorkerId> excluded;
 };
 
 // All that the coordinator knows for certain: a pure function of the durable events.
@@ -94,6 +190,16 @@ struct State {
 bool IsTerminal(v1::JobState state);
 // FORMING or RUNNING.
 bool HoldsWorkers(v1::JobState state);
+// FORMING, RUNNING or RECOVERING: it has an epoch, and has not ended.
+bool IsUnderway(v1::JobState state);
+// The current epoch's ranks work, or may yet: they form, run, or stop as planned.
+bool IsAtWork(const JobRecord& job);
+// Every rank and holder of the current epoch has answered, or is lost.
+bool AllLeft(const JobRecord& job);
+// The worker is a rank of the job's current epoch, or holds copies in it.
+bool IsNamed(const JobRecord& job, const WorkerState& worker);
+// The process was alive when it was last heard of.
+bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation);
 
 // nullptr when there is none.
 const JobRecord* FindJob(const State& state, const JobId& id);

@@ -1,12 +1,7 @@
 #include "coordinator/core/transition.h"
 
 #include <algorithm>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "common/counted.h"
-#include "coordinator/core/directories.h"
-#include "plan/job_spec.h"
+#include <map>
 
 namespace sherd {
 namespace {
@@ -15,6 +10,12 @@ namespace {
 constexpr int32_t kNoRank = -1;
 
 }  // namespace
+
+bool HasSeat(const State& state, const JobRecord& job, int rank) {
+  const WorkerState* worker = FindWorker(state, job.ranks[rank].worker);
+  return worker != nullptr && worker->incarnation == job.ranks[rank].incarnation &&
+         worker->seat == Seat{job.id, job.epoch, rank};
+}
 
 JobRecord* Transition::Job(const JobId& id) {
   const auto found = state_.jobs.find(id);
@@ -32,6 +33,13 @@ void Transition::Publish(const JobRecord& job, v1::JobEvent event) {
   Act(PublishFeed{std::move(event)});
 }
 
+void Transition::Tell(const JobRecord& job, std::string line) {
+  v1::JobEvent event;
+  event.mutable_log()->set_rank(kNoRank);
+  event.mutable_log()->set_text(std::move(line));
+  Publish(job, std::move(event));
+}
+
 void Transition::Enter(JobRecord& job, v1::JobState next, std::string reason) {
   job.state = next;
   job.reason = std::move(reason);
@@ -39,21 +47,15 @@ void Transition::Enter(JobRecord& job, v1::JobState next, std::string reason) {
   event.mutable_state()->set_state(next);
   event.mutable_state()->set_reason(job.reason);
   Publish(job, std::move(event));
-  if (next == v1::JOB_STATE_RUNNING) {
-    v1::JobEvent formed;
-    formed.mutable_epoch()->set_epoch(job.epoch.value());
-    formed.mutable_epoch()->set_world(static_cast<int32_t>(job.ranks.size()));
-    formed.mutable_epoch()->set_reason("every rank is ready");
-    Publish(job, std::move(formed));
-  }
 }
 
 void Transition::End(JobRecord& job, v1::JobState final, std::string reason) {
   std::erase(state_.queue, job.id);
   job.waiting = Waiting::kNone;
-  job.suspicion.clear();
+  job.suspicion = false;
   job.ended_unix_ms = now_;
   AbortRanks(job, reason);
+  Retain(job, /*ended=*/true);
   Enter(job, final, std::move(reason));
   v1::JobEvent done;
   done.mutable_done()->set_state(final);
@@ -66,116 +68,23 @@ void Transition::End(JobRecord& job, v1::JobState final, std::string reason) {
 void Transition::AbortRanks(JobRecord& job, absl::string_view reason) {
   if (job.aborted) return;
   job.aborted = true;
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(job.ranks.size()); ++rank) {
+    if (!HasSeat(state_, job, rank)) continue;
     const RankState& state = job.ranks[rank];
-    const Seat seat{job.id, job.epoch, static_cast<int>(rank)};
-    const WorkerState* worker = Worker(state.worker);
-    if (worker == nullptr || worker->seat != seat) continue;
-    Act(SendAbort{state.worker, state.incarnation, seat, std::string(reason)});
+    Act(SendAbort{state.worker, state.incarnation, {job.id, job.epoch, rank}, std::string(reason)});
   }
 }
 
-void Transition::Enqueue(JobRecord& job) {
-  // From the back: most jobs go there.
-  const auto before = std::find_if(
-      state_.queue.rbegin(), state_.queue.rend(),
-      [&](const JobId& id) { return state_.jobs.at(id).spec.priority() >= job.spec.priority(); });
-  state_.queue.insert(before.base(), job.id);
-}
-
-void Transition::PlaceQueue() {
-  WorkerPools pools(state_);
-  const std::vector<JobId> queue = state_.queue;
-  const JobRecord* ahead = nullptr;
-  for (const JobId& id : queue) {
-    JobRecord& job = state_.jobs.at(id);
-    PlaceNext(job, pools, ahead);
-    // The workers that it found are for the others.
-    if (IsTerminal(job.state)) return PlaceQueue();
+void Transition::Retain(JobRecord& job, bool ended) {
+  std::map<WorkerId, Incarnation> keepers;
+  for (const auto& [worker, answer] : job.answers) keepers[worker] = answer.incarnation;
+  for (const CopyHolder& holder : job.holders) keepers[holder.worker] = holder.incarnation;
+  for (const RankState& rank : job.ranks) keepers[rank.worker] = rank.incarnation;
+  for (const auto& [worker, incarnation] : keepers) {
+    if (!IsAlive(state_, worker, incarnation)) continue;
+    Act(SendRetain{worker, incarnation, job.id, job.epoch, ended});
   }
-}
-
-bool Transition::RefuseDirectory(JobRecord& job) {
-  const JobRecord* other = FindJobInDirectory(state_, job.id, job.spec, HoldsWorkers);
-  if (other == nullptr) return false;
-  End(job, v1::JOB_STATE_FAILED,
-      absl::StrCat("job ", other->id.value(), " is ", std::string(NameOf(other->state)),
-                   " and writes to checkpoint.dir \"", other->spec.checkpoint().dir(),
-                   "\", this one would to \"", job.spec.checkpoint().dir(),
-                   "\"; submit it again with another checkpoint.dir"));
-  return true;
-}
-
-void Transition::PlaceSubmitted(JobRecord& job) {
-  WorkerPools pools(state_);
-  if (pools.AnyIdle() || state_.queue.back() != job.id) return PlaceQueue();
-  const auto first = std::find_if(state_.queue.begin(), state_.queue.end(), [&](const JobId& id) {
-    return state_.jobs.at(id).waiting == Waiting::kIdleWorkers;
-  });
-  const JobRecord* ahead = first == state_.queue.end() ? nullptr : Job(*first);
-  PlaceNext(job, pools, ahead);
-}
-
-void Transition::PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead) {
-  GangPlacement placement = pools.Place(job);
-  if (!placement.workers.empty()) {
-    if (!RefuseDirectory(job)) Form(job, placement.workers);
-    return;
-  }
-  if (placement.waiting == Waiting::kIdleWorkers) {
-    if (ahead == nullptr) {
-      ahead = &job;
-    } else {
-      placement.waiting = Waiting::kEarlierJob;
-      absl::StrAppend(&placement.reason, "; ", ahead->id.value(), " comes first");
-    }
-  }
-  Wait(job, placement.waiting, std::move(placement.reason));
-}
-
-void Transition::Wait(JobRecord& job, Waiting waiting, std::string reason) {
-  const bool news = job.waiting != waiting;
-  job.waiting = waiting;
-  // Counts change with every worker that comes and goes; the feed tells only what kind of wait it
-  // is.
-  job.reason = reason;
-  if (news) Enter(job, v1::JOB_STATE_QUEUED, std::move(reason));
-}
-
-void Transition::Form(JobRecord& job, const std::vector<WorkerId>& workers) {
-  std::erase(state_.queue, job.id);
-  job.waiting = Waiting::kNone;
-  job.epoch = Epoch(job.epoch.value() + 1);
-  job.aborted = false;
-  job.ranks.clear();
-  for (const WorkerId& id : workers) {
-    WorkerState& worker = state_.workers.at(id);
-    const Seat seat{job.id, job.epoch, static_cast<int>(job.ranks.size())};
-    worker.seat = seat;
-    job.ranks.push_back({id, worker.incarnation, RankPhase::kForming, ""});
-    Act(SendAssign{id, worker.incarnation, seat});
-  }
-  Enter(job, v1::JOB_STATE_FORMING,
-        absl::StrCat("epoch ", job.epoch.value(), " forms on ",
-                     Counted(static_cast<int64_t>(workers.size()), "worker")));
-  WarnOfMixedNumerics(job);
-  Act(StartFormationTimer{job.id, job.epoch});
-}
-
-void Transition::WarnOfMixedNumerics(const JobRecord& job) {
-  const WorkerState& first = *Worker(job.ranks.front().worker);
-  for (const RankState& rank : job.ranks) {
-    const WorkerState& other = *Worker(rank.worker);
-    if (other.numerics_fingerprint == first.numerics_fingerprint) continue;
-    v1::JobEvent line;
-    line.mutable_log()->set_rank(kNoRank);
-    line.mutable_log()->set_text(absl::StrCat(
-        "the world is mixed: ", first.id.value(), " computes with \"", first.numerics_fingerprint,
-        "\", ", other.id.value(), " with \"", other.numerics_fingerprint,
-        "\"; bits are not promised to be equal to those of other runs"));
-    Publish(job, std::move(line));
-    return;
-  }
+  job.answers.clear();
 }
 
 }  // namespace sherd

@@ -2,16 +2,17 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/core/placement.h"
 #include "coordinator/core/reducer.h"
 #include "coordinator/core/state.h"
 
 namespace sherd {
 
-// One application of an event: the state under change and the actions so far. The reducer says when
-// something happens to a job, a transition how.
+// One application of an event: the state under change and the actions so far, and what any rule
+// may do to a job. The reducer says when something happens to a job; epoch_end.h, next_epoch.h and
+// schedule.h how.
 class Transition {
  public:
   Transition(int64_t time_unix_ms, State& state) : now_(time_unix_ms), state_(state) {}
@@ -24,33 +25,28 @@ class Transition {
   JobRecord* Job(const JobId& id);
   WorkerState* Worker(const WorkerId& id);
 
-  void Enqueue(JobRecord& job);
+  // Adds to the job's feed.
+  void Publish(const JobRecord& job, v1::JobEvent event);
+  // The same with a line of the coordinator's own.
+  void Tell(const JobRecord& job, std::string line);
   // Moves on with a sentence that users see.
   void Enter(JobRecord& job, v1::JobState next, std::string reason);
-  // Enters a final state; its ranks are aborted and keep their workers until released.
+  // Enters a final state; its ranks are aborted and keep their workers until released, and nobody
+  // need hold anything of it any more.
   void End(JobRecord& job, v1::JobState final, std::string reason);
   // Tells every rank that may still work to stop; once an epoch.
   void AbortRanks(JobRecord& job, absl::string_view reason);
-  // Places every queued job that finds its workers, in queue order.
-  void PlaceQueue();
-  // The same after nothing but the arrival of `job`, which costs less while nobody is idle.
-  void PlaceSubmitted(JobRecord& job);
+  // Tells everybody who holds something of the job that nothing older than the current epoch, or
+  // nothing at all, is needed any more; forgets the answers.
+  void Retain(JobRecord& job, bool ended);
 
  private:
-  // Ends a job that found its workers but would write where a running one does, which could not be
-  // told before the first worker named its output root. False when there is no such job.
-  bool RefuseDirectory(JobRecord& job);
-  // Places one job after those before it in the queue; `ahead` is the first that waits for busy
-  // workers.
-  void PlaceNext(JobRecord& job, WorkerPools& pools, const JobRecord*& ahead);
-  void Publish(const JobRecord& job, v1::JobEvent event);
-  void Form(JobRecord& job, const std::vector<WorkerId>& workers);
-  void Wait(JobRecord& job, Waiting waiting, std::string reason);
-  void WarnOfMixedNumerics(const JobRecord& job);
-
   const int64_t now_;
   State& state_;
   Actions actions_;
 };
+
+// The worker has the seat still, and is the process that got it.
+bool HasSeat(const State& state, const JobRecord& job, int rank);
 
 }  // namespace sherd

@@ -111,6 +111,15 @@ grpc::Status JobService::ListWorkers(grpc::ServerContext*, const v1::ListWorkers
       });
 }
 
+grpc::Status JobService::Drain(grpc::ServerContext*, const v1::DrainRequest* request,
+                               v1::DrainResponse* response) {
+  return Forward<v1::DrainResponse>("Drain", kPatience, response,
+                                    [id = WorkerId(request->worker_id())](
+                                        Controller& controller, Reply<v1::DrainResponse> reply) {
+                                      controller.jobs().Drain(id, std::move(reply));
+                                    });
+}
+
 grpc::Status JobService::Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
                                grpc::ServerWriter<v1::WatchResponse>* writer) {
   return Finish("Watch", Stream(*context, *request, *writer));

@@ -25,6 +25,8 @@ class JobService final : public v1::JobService::Service {
                       v1::CancelResponse* response) override;
   grpc::Status ListWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest* request,
                            v1::ListWorkersResponse* response) override;
+  grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request,
+                     v1::DrainResponse* response) override;
 
  private:
   // Asks the loop; the answer becomes `response` or the status, and is counted.

@@ -24,24 +24,36 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
                   [this](const WorkerId& worker, const v1::DataInspection& answer) {
                     jobs_.OnInspected(worker, answer);
                   },
-              .disconnected = [this](const WorkerId& worker) { jobs_.OnDisconnected(worker); }}),
+              .disconnected = [this](const WorkerId& worker) { jobs_.OnDisconnected(worker); },
+              .located =
+                  [this](const WorkerId& worker, const v1::RankPosition& position) {
+                    hangs_.OnPosition(worker, position);
+                  }}),
       jobs_(options.inspection_deadline, clock, journal_, timers_, fleet_, std::move(random),
-            [this](v1::DurableEvent event) { Append(std::move(event)); }) {}
+            [this](v1::DurableEvent event) { Append(std::move(event)); }),
+      hangs_(
+          {options.fleet.failure_detection, options.formation_time}, clock, journal_, timers_,
+          [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
+            fleet_.Send(worker, incarnation, std::move(message));
+          },
+          [this](v1::DurableEvent event) { Append(std::move(event)); }) {}
 
 absl::Status Controller::Recover() {
   SHERD_RETURN_IF_ERROR(journal_.Recover());
   fleet_.Recover();
   // What an earlier life waited for is waited for anew, in full.
   for (const auto& [id, job] : state().jobs) {
-    if (!HoldsWorkers(job.state)) continue;
-    if (!job.suspicion.empty()) WatchSuspicion(id, job.epoch);
     if (job.state == v1::JOB_STATE_FORMING) WatchFormation(id, job.epoch);
+    if (job.state != v1::JOB_STATE_RECOVERING) continue;
+    if (IsAtWork(job)) WatchPause(id, job.epoch);
+    for (const CopyHolder& holder : job.holders) {
+      const bool asked = job.holders_asked && !holder.left;
+      if (asked) WatchHoldings(holder.worker, holder.incarnation, id, job.epoch);
+    }
   }
   for (const auto& [id, worker] : state().workers) {
     if (!worker.alive || !worker.seat) continue;
-    const JobRecord* job = FindJob(state(), worker.seat->job);
-    const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted;
-    if (!wanted) WatchRelease(id, worker.incarnation, *worker.seat);
+    if (!WorksIn(state(), worker)) WatchRelease(id, worker.incarnation, *worker.seat);
   }
   return absl::OkStatus();
 }
@@ -53,8 +65,19 @@ void Controller::Append(v1::DurableEvent event) {
 void Controller::Perform(const Action& action) {
   if (const auto* assign = std::get_if<SendAssign>(&action)) return Assign(*assign);
   if (const auto* abort = std::get_if<SendAbort>(&action)) return Abort(*abort);
-  if (const auto* timer = std::get_if<StartSuspicionTimer>(&action)) {
-    return WatchSuspicion(timer->job, timer->epoch);
+  if (const auto* ask = std::get_if<SendReportHoldings>(&action)) return AskHoldings(*ask);
+  if (const auto* retain = std::get_if<SendRetain>(&action)) {
+    return fleet_.Send(retain->worker, retain->incarnation,
+                       RetainMessage(retain->job, retain->epoch, retain->ended));
+  }
+  if (const auto* pause = std::get_if<SendPause>(&action)) {
+    return fleet_.Send(pause->worker, pause->incarnation, PauseMessage(pause->seat, pause->reason));
+  }
+  if (const auto* shutdown = std::get_if<SendShutdown>(&action)) {
+    return fleet_.Send(shutdown->worker, shutdown->incarnation, ShutdownMessage(shutdown->reason));
+  }
+  if (const auto* timer = std::get_if<StartPauseTimer>(&action)) {
+    return WatchPause(timer->job, timer->epoch);
   }
   if (const auto* timer = std::get_if<StartFormationTimer>(&action)) {
     return WatchFormation(timer->job, timer->epoch);
@@ -63,8 +86,10 @@ void Controller::Perform(const Action& action) {
 
 void Controller::Assign(const SendAssign& action) {
   const JobRecord& job = *FindJob(state(), action.seat.job);
+  const Progress progress = journal_.feed().ProgressOf(job.id);
   v1::SessionResponse message;
-  *message.mutable_assign() = assignments_.Build(state(), job, action.seat.rank);
+  *message.mutable_assign() =
+      assignments_.Build(state(), job, action.seat.rank, {progress.step, progress.eval_step});
   fleet_.Send(action.worker, action.incarnation, std::move(message));
 }
 
@@ -73,15 +98,9 @@ void Controller::Abort(const SendAbort& action) {
   WatchRelease(action.worker, action.incarnation, action.seat);
 }
 
-void Controller::WatchSuspicion(const JobId& job, Epoch epoch) {
-  timers_.At(clock_.Now() + options_.suspicion_time, [this, job, epoch] {
-    const JobRecord* record = FindJob(state(), job);
-    if (record == nullptr || record->epoch != epoch || record->suspicion.empty()) return;
-    v1::DurableEvent event;
-    event.mutable_suspicion_expired()->set_job_id(job.value());
-    event.mutable_suspicion_expired()->set_epoch(epoch.value());
-    Append(std::move(event));
-  });
+void Controller::AskHoldings(const SendReportHoldings& action) {
+  fleet_.Send(action.worker, action.incarnation, ReportHoldingsMessage(action.job, action.epoch));
+  WatchHoldings(action.worker, action.incarnation, action.job, action.epoch);
 }
 
 void Controller::WatchFormation(const JobId& job, Epoch epoch) {
@@ -106,11 +125,40 @@ void Controller::WatchRelease(const WorkerId& worker, Incarnation incarnation, c
   });
 }
 
+void Controller::WatchHoldings(const WorkerId& worker, Incarnation incarnation, const JobId& job,
+                               Epoch epoch) {
+  timers_.At(clock_.Now() + options_.release_time, [this, worker, incarnation, job, epoch] {
+    const JobRecord* record = FindJob(state(), job);
+    if (record == nullptr || record->epoch != epoch) return;
+    if (record->state != v1::JOB_STATE_RECOVERING) return;
+    for (const CopyHolder& holder : record->holders) {
+      if (holder.worker != worker || holder.incarnation != incarnation || holder.left) continue;
+      return fleet_.GiveUp(worker, incarnation,
+                           absl::StrCat("it did not say what it holds of job ", job.value(),
+                                        " within ", absl::FormatDuration(options_.release_time)));
+    }
+  });
+}
+
+void Controller::WatchPause(const JobId& job, Epoch epoch) {
+  const absl::Duration patience = hangs_.PatienceOf(*FindJob(state(), job));
+  timers_.At(clock_.Now() + patience, [this, job, epoch, patience] {
+    const JobRecord* record = FindJob(state(), job);
+    if (record == nullptr || record->epoch != epoch) return;
+    if (record->state != v1::JOB_STATE_RECOVERING || !IsAtWork(*record)) return;
+    hangs_.Convict(*record, /*rank=*/-1,
+                   absl::StrCat("the ranks did not stop within ", absl::FormatDuration(patience),
+                                " after they were asked to"),
+                   patience);
+  });
+}
+
 absl::Status Controller::EndTurn() {
   const absl::Time now = clock_.Now();
   timers_.RunDue(now);
   if (now >= next_check_) {
     fleet_.CheckLeases(now);
+    hangs_.Check(now);
     metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()));
     next_check_ = now + fleet_.CheckInterval();
   }

@@ -8,6 +8,7 @@
 #include "coordinator/core/assignment.h"
 #include "coordinator/runtime/coordinator_metrics.h"
 #include "coordinator/runtime/fleet.h"
+#include "coordinator/runtime/hang_watch.h"
 #include "coordinator/runtime/job_desk.h"
 #include "coordinator/runtime/journal.h"
 #include "coordinator/runtime/timer_queue.h"
@@ -17,13 +18,11 @@ namespace sherd {
 
 struct ControllerOptions {
   FleetOptions fleet;
-  // For a better reason than "a peer went away".
-  absl::Duration suspicion_time = absl::Milliseconds(500);
   absl::Duration inspection_deadline = absl::Seconds(10);
   // From Assign until every rank is ready; workers give up on each other well before (F33).
   absl::Duration formation_time = absl::Seconds(120);
-  // From Abort until the rank is released; a worker needs 500 ms. One that takes this long is given
-  // up, so that no worker stays busy for ever.
+  // From Abort until the rank is released, and from ReportHoldings until it is answered; a worker
+  // needs 500 ms. One that takes this long is given up, so that no job waits for it for ever.
   absl::Duration release_time = absl::Seconds(10);
 };
 
@@ -55,9 +54,12 @@ class Controller {
   void Perform(const Action& action);
   void Assign(const SendAssign& action);
   void Abort(const SendAbort& action);
-  void WatchSuspicion(const JobId& job, Epoch epoch);
+  void AskHoldings(const SendReportHoldings& action);
   void WatchFormation(const JobId& job, Epoch epoch);
   void WatchRelease(const WorkerId& worker, Incarnation incarnation, const Seat& seat);
+  void WatchHoldings(const WorkerId& worker, Incarnation incarnation, const JobId& job,
+                     Epoch epoch);
+  void WatchPause(const JobId& job, Epoch epoch);
 
   const ControllerOptions options_;
   const Clock& clock_;
@@ -66,6 +68,7 @@ class Controller {
   TimerQueue timers_;
   Fleet fleet_;
   JobDesk jobs_;
+  HangWatch hangs_;
   AssignmentBuilder assignments_;
   absl::Time next_check_ = absl::InfinitePast();
 };

@@ -33,7 +33,7 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry)
     const std::string state(NameOf(static_cast<v1::JobState>(number)));
     jobs_by_state_[state] = &jobs_.Add({{"state", state}});
   }
-  for (const char* status : {"idle", "busy", "lost"}) {
+  for (const char* status : {"idle", "busy", "draining", "lost"}) {
     workers_by_status_[status] = &workers_.Add({{"status", status}});
   }
 }
@@ -49,7 +49,7 @@ void CoordinatorMetrics::Update(const Journal& journal, int64_t sessions) {
   }
   std::map<std::string, int64_t> by_status;
   for (const auto& [id, worker] : journal.state().workers) {
-    ++by_status[!worker.alive ? "lost" : worker.seat ? "busy" : "idle"];
+    ++by_status[std::string(StatusOf(worker))];
   }
   for (const auto& [status, gauge] : workers_by_status_) {
     gauge->Set(static_cast<double>(by_status[status]));

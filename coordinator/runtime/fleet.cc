@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/runtime/rank_reports.h"
+#include "common/printable_text.h"
 #include "coordinator/runtime/report_rules.h"
 #include "coordinator/runtime/reunion.h"
 #include "coordinator/runtime/worker_claims.h"
@@ -17,6 +17,8 @@ std::string BreakCause(absl::Duration window) {
   return absl::StrCat("its session broke and was not resumed within ",
                       absl::FormatDuration(window));
 }
+
+constexpr size_t kMostReasonBytes = 256;
 
 bool IsRetired(const WorkerState& worker, Incarnation incarnation) {
   return std::count(worker.retired.begin(), worker.retired.end(), incarnation) > 0;
@@ -30,7 +32,8 @@ Fleet::Fleet(const FleetOptions& options, const Clock& clock, Journal& journal, 
       clock_(clock),
       journal_(journal),
       timers_(timers),
-      events_(std::move(events)) {}
+      events_(std::move(events)),
+      intake_(clock, journal, events_.append) {}
 
 void Fleet::Recover() {
   for (const Acknowledgement& past : journal_.recovered_acknowledgements()) {
@@ -127,9 +130,13 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   Renew(id);
   if (resumed) {
     const State& state = journal_.state();
-    std::optional<v1::SessionResponse> missed =
-        MissedMessage(state, *FindWorker(state, id), hello, assignments_);
-    if (missed) Send(id, incarnation, *std::move(missed));
+    const Progress progress =
+        known->seat ? journal_.feed().ProgressOf(known->seat->job) : Progress{};
+    for (v1::SessionResponse& missed :
+         MissedMessages(state, *known, hello, assignments_, {progress.step, progress.eval_step},
+                        absl::ToUnixMillis(clock_.Now()))) {
+      Send(id, incarnation, std::move(missed));
+    }
     if (OwesReport(state, *FindWorker(state, id), hello)) AwaitLastReport(id);
   }
   // What was asked on the old stream is not answered on the new one.
@@ -184,12 +191,13 @@ void Fleet::Suspect(const WorkerId& id) {
   const Incarnation incarnation = sessions_.at(id).incarnation;
   if (worker == nullptr || !worker->alive || worker->incarnation != incarnation) return;
   const std::string cause = BreakCause(options_.resume_window);
-  const JobRecord* job = worker->seat ? FindJob(journal_.state(), worker->seat->job) : nullptr;
-  if (job == nullptr || !HoldsWorkers(job->state) || job->epoch != worker->seat->epoch) {
-    return Lose(id, incarnation, cause);
-  }
+  const auto& jobs = journal_.state().jobs;
+  const bool named = std::any_of(jobs.begin(), jobs.end(), [worker](const auto& entry) {
+    return IsUnderway(entry.second.state) && IsNamed(entry.second, *worker);
+  });
+  if (!named) return Lose(id, incarnation, cause);
   // To the job it is as if a peer had lost this rank.
-  FailRank(id, cause, worker->seat->rank);
+  if (worker->seat) FailRank(id, cause, worker->seat->rank);
 }
 
 void Fleet::FailRank(const WorkerId& id, const std::string& error, int lost_peer) {
@@ -227,7 +235,8 @@ void Fleet::ReportExit(const v1::ReportExitRequest& request) {
   Lose(id, incarnation, ExitCause(request));
 }
 
-void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
+void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string& cause,
+                 absl::Duration silence) {
   const WorkerState* worker = FindWorker(journal_.state(), id);
   if (worker == nullptr || !worker->alive || worker->incarnation != incarnation) return;
   leases_.Remove(id);
@@ -235,8 +244,11 @@ void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string&
   event.mutable_worker_lost()->set_worker_id(id.value());
   event.mutable_worker_lost()->set_incarnation(incarnation.value());
   event.mutable_worker_lost()->set_cause(cause);
-  if (worker->seat) {
-    event.mutable_worker_lost()->set_step(journal_.feed().ProgressOf(worker->seat->job).step);
+  event.mutable_worker_lost()->set_silent_ms(absl::ToInt64Milliseconds(silence));
+  for (const auto& [job, record] : journal_.state().jobs) {
+    if (!IsUnderway(record.state) || !IsNamed(record, *worker)) continue;
+    event.mutable_worker_lost()->set_step(journal_.feed().ProgressOf(job).step);
+    if (worker->seat && worker->seat->job == job) break;
   }
   events_.append(std::move(event));
   if (HasStream(id)) {
@@ -252,9 +264,7 @@ void Fleet::Lose(const WorkerId& id, Incarnation incarnation, const std::string&
 }
 
 void Fleet::GiveUp(const WorkerId& id, Incarnation incarnation, const std::string& cause) {
-  v1::SessionResponse message;
-  message.mutable_shutdown()->set_reason(cause);
-  Send(id, incarnation, std::move(message));
+  Send(id, incarnation, ShutdownMessage(cause));
   Lose(id, incarnation, cause);
 }
 
@@ -267,7 +277,7 @@ void Fleet::Send(const WorkerId& id, Incarnation incarnation, v1::SessionRespons
   });
 }
 
-void Fleet::Renew(const WorkerId& id) {
+absl::Duration Fleet::LeaseOf(const WorkerId& id) const {
   const WorkerState* worker = FindWorker(journal_.state(), id);
   absl::Duration ttl = options_.failure_detection;
   if (worker != nullptr && worker->seat) {
@@ -276,8 +286,10 @@ void Fleet::Renew(const WorkerId& id) {
     // A lease must outlive a few heartbeats, whose interval was told at Welcome.
     if (own > 0) ttl = std::max(absl::Milliseconds(own), 3 * CheckInterval());
   }
-  leases_.Renew(id, clock_.Now(), ttl);
+  return ttl;
 }
+
+void Fleet::Renew(const WorkerId& id) { leases_.Renew(id, clock_.Now(), LeaseOf(id)); }
 
 void Fleet::CheckLeases(absl::Time now) {
   // Nobody could renew while this process itself did not run.
@@ -287,7 +299,7 @@ void Fleet::CheckLeases(absl::Time now) {
   for (const WorkerId& id : leases_.Expire(now)) {
     const WorkerState* worker = FindWorker(journal_.state(), id);
     if (worker == nullptr) continue;
-    Lose(id, worker->incarnation, "its lease lapsed: it was silent for too long");
+    Lose(id, worker->incarnation, "its lease lapsed: it was silent for too long", LeaseOf(id));
   }
   std::erase_if(sessions_, [this](const auto& entry) {
     return entry.second.link == nullptr && FindWorker(journal_.state(), entry.first) == nullptr;
@@ -301,7 +313,11 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
   Renew(id);
   RefuseNewcomer(id);
   if (request.has_inspection()) return events_.inspected(id, request.inspection());
-  if (!request.has_report()) return;
+  if (request.has_position()) return events_.located(id, request.position());
+  if (request.has_leaving()) {
+    return Drain(id, PrintableText(request.leaving().reason(), kMostReasonBytes));
+  }
+  if (!request.has_report() && !request.has_holdings()) return;
   Session& session = sessions_.at(id);
   acknowledgements_due_.insert(id);
   // Sent again after a broken stream: it has had its effect.
@@ -310,38 +326,31 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
       CheckSequence(request.sequence(), session.acknowledged, std::exchange(session.fresh, false));
   if (!counted.ok()) return FailRank(id, std::string(counted.message()), /*lost_peer=*/-1);
   session.acknowledged = request.sequence();
-  TakeReport(id, session, request.report());
+  if (request.has_holdings()) return TakeHoldings(id, session.incarnation, request.holdings());
+  const absl::Status taken = intake_.Take(id, session.incarnation, request.report());
+  if (!taken.ok()) FailRank(id, std::string(taken.message()), /*lost_peer=*/-1);
 }
 
-void Fleet::TakeReport(const WorkerId& id, const Session& session, const v1::RankReport& report) {
-  const JobRecord* job = JobOf(id, session, report);
-  if (job != nullptr) {
-    const absl::Status sound =
-        CheckReport(*job, job->ranks[report.rank()], journal_.feed().ProgressOf(job->id), report);
-    if (!sound.ok()) return FailRank(id, std::string(sound.message()), /*lost_peer=*/-1);
-  }
-  std::optional<v1::RankChanged> milestone = MilestoneOf(report);
-  if (!milestone) {
-    std::optional<v1::JobEvent> entry = job == nullptr ? std::nullopt : FeedEntryOf(report);
-    if (!entry) return;
-    entry->set_time_unix_ms(absl::ToUnixMillis(clock_.Now()));
-    return journal_.Publish(*std::move(entry));
-  }
+void Fleet::TakeHoldings(const WorkerId& id, Incarnation incarnation,
+                         const v1::HoldingsReport& report) {
   v1::DurableEvent event;
-  milestone->set_worker_id(id.value());
-  milestone->set_incarnation(session.incarnation.value());
-  *event.mutable_rank_changed() = *std::move(milestone);
+  v1::HoldingsReported* reported = event.mutable_holdings_reported();
+  reported->set_worker_id(id.value());
+  reported->set_incarnation(incarnation.value());
+  reported->set_job_id(report.job_id());
+  reported->set_epoch(report.epoch());
+  *reported->mutable_holdings() = report.holdings();
   events_.append(std::move(event));
 }
 
-const JobRecord* Fleet::JobOf(const WorkerId& id, const Session& session,
-                              const v1::RankReport& report) const {
-  const JobRecord* job = FindJob(journal_.state(), JobId(report.job_id()));
-  if (job == nullptr || !HoldsWorkers(job->state)) return nullptr;
-  if (job->epoch != Epoch(report.epoch())) return nullptr;
-  if (report.rank() < 0 || report.rank() >= static_cast<int>(job->ranks.size())) return nullptr;
-  const RankState& rank = job->ranks[report.rank()];
-  return rank.worker == id && rank.incarnation == session.incarnation ? job : nullptr;
+void Fleet::Drain(const WorkerId& id, const std::string& reason) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  if (worker == nullptr || !worker->alive || worker->draining) return;
+  v1::DurableEvent event;
+  event.mutable_drain_requested()->set_worker_id(id.value());
+  event.mutable_drain_requested()->set_incarnation(worker->incarnation.value());
+  event.mutable_drain_requested()->set_reason(reason);
+  events_.append(std::move(event));
 }
 
 void Fleet::FlushAcknowledgements() {

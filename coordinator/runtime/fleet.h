@@ -14,6 +14,7 @@
 #include "coordinator/core/assignment.h"
 #include "coordinator/core/leases.h"
 #include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/report_intake.h"
 #include "coordinator/runtime/timer_queue.h"
 #include "coordinator/runtime/worker_link.h"
 #include "sherd/v1/job_service.pb.h"
@@ -26,8 +27,8 @@ struct FleetOptions {
   absl::Duration failure_detection = absl::Seconds(3);
   // A stream that is not resumed for this long stops its worker's job.
   absl::Duration resume_window = absl::Milliseconds(250);
-  // The job ends, and its worker is lost, this much later: meanwhile the supervisor may tell of the
-  // signal that killed the process. Ends before the suspicion of a peer that saw the break.
+  // The worker is lost this much later: meanwhile the supervisor may tell of the signal that killed
+  // the process.
   absl::Duration exit_window = absl::Milliseconds(200);
   // A new process whose predecessor's rank has not ended waits this long for the supervisor's word.
   absl::Duration takeover_window = absl::Milliseconds(500);
@@ -40,6 +41,8 @@ struct FleetEvents {
   std::function<void(const WorkerId&, const v1::DataInspection&)> inspected;
   // The worker's stream is closed: it answers nothing that it was asked.
   std::function<void(const WorkerId&)> disconnected;
+  // The answer of this worker to LocateRank.
+  std::function<void(const WorkerId&, const v1::RankPosition&)> located;
 };
 
 // The workers as the coordinator hears them: sessions, leases, reports. Turns what it hears into
@@ -68,6 +71,9 @@ class Fleet {
   void Send(const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message);
   // Gives a worker up for `cause` and asks its process to end.
   void GiveUp(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
+
+  // Has a live worker leave: its rank and copies move, then its process ends. Once a life.
+  void Drain(const WorkerId& worker, const std::string& reason);
 
   // Ends lapsed leases. Call at least every CheckInterval().
   void CheckLeases(absl::Time now);
@@ -109,12 +115,13 @@ class Fleet {
   void Suspect(const WorkerId& worker);
   // Calls `task` after `delay` if the stream is still broken, by the same break.
   void IfStillBroken(const WorkerId& worker, absl::Duration delay, std::function<void()> task);
-  void Lose(const WorkerId& worker, Incarnation incarnation, const std::string& cause);
+  // It had not been heard for `silence`.
+  void Lose(const WorkerId& worker, Incarnation incarnation, const std::string& cause,
+            absl::Duration silence = absl::ZeroDuration());
+  absl::Duration LeaseOf(const WorkerId& worker) const;
   void Renew(const WorkerId& worker);
-  void TakeReport(const WorkerId& worker, const Session& session, const v1::RankReport& report);
-  // The running job in whose current epoch `report` is of the worker's own rank; nullptr else.
-  const JobRecord* JobOf(const WorkerId& worker, const Session& session,
-                         const v1::RankReport& report) const;
+  void TakeHoldings(const WorkerId& worker, Incarnation incarnation,
+                    const v1::HoldingsReport& report);
   // Ends the rank that the worker is, if it is one.
   void FailRank(const WorkerId& worker, const std::string& error, int lost_peer);
   // A worker that came back knows nothing of its rank: its last report must come soon, unless the
@@ -126,6 +133,7 @@ class Fleet {
   Journal& journal_;
   TimerQueue& timers_;
   const FleetEvents events_;
+  ReportIntake intake_;
   AssignmentBuilder assignments_;
   Leases leases_;
   absl::Time last_check_ = absl::InfinitePast();

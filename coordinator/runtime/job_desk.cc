@@ -272,6 +272,24 @@ void JobDesk::ListWorkers(Reply<v1::ListWorkersResponse> reply) {
   Answer<v1::ListWorkersResponse>(reply, std::move(response));
 }
 
+void JobDesk::Drain(const WorkerId& id, Reply<v1::DrainResponse> reply) {
+  const WorkerState* worker = FindWorker(journal_.state(), id);
+  if (worker == nullptr) {
+    return Answer<v1::DrainResponse>(
+        reply, absl::NotFoundError(absl::StrCat("no worker has the id \"", id.value(),
+                                                "\"; `sherd workers` shows those there are")));
+  }
+  if (!worker->alive) {
+    return Answer<v1::DrainResponse>(
+        reply, absl::FailedPreconditionError(absl::StrCat(
+                   "worker ", id.value(), " is lost already; there is nothing to drain")));
+  }
+  fleet_.Drain(id, "a user drains it");
+  v1::DrainResponse response;
+  *response.mutable_worker() = ViewWorker(*worker);
+  Answer<v1::DrainResponse>(reply, std::move(response));
+}
+
 void JobDesk::ReadFeed(const JobId& id, int64_t after_sequence, int64_t limit,
                        absl::Duration patience, Reply<FeedChunk> reply) {
   if (FindJob(journal_.state(), id) == nullptr) return Answer<FeedChunk>(reply, NoSuchJob(id));

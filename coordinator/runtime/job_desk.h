@@ -48,6 +48,8 @@ class JobDesk {
   // The newest jobs, or those from `next` of an earlier answer on.
   void ListJobs(int64_t next, Reply<v1::ListJobsResponse> reply);
   void ListWorkers(Reply<v1::ListWorkersResponse> reply);
+  // Has a worker leave. Idempotent.
+  void Drain(const WorkerId& id, Reply<v1::DrainResponse> reply);
   // The feed after `after_sequence`, at most `limit` entries; waits up to `patience` for the first.
   void ReadFeed(const JobId& id, int64_t after_sequence, int64_t limit, absl::Duration patience,
                 Reply<FeedChunk> reply);

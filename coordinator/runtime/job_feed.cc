@@ -20,9 +20,15 @@ void Truncate(std::string& text) {
 }  // namespace
 
 void JobFeed::Restore(const FeedSummary& summary) {
-  jobs_[summary.job] = {summary.last_sequence,
-                        summary.log_lines,
-                        {summary.last_step.step().step(), summary.last_step.step().loss()}};
+  Progress progress{summary.last_step.step().step(), summary.last_step.step().loss(),
+                    summary.last_step.step().step_ms(), summary.last_eval.eval().step()};
+  const int64_t rolled_back = summary.last_rollback.sequence();
+  const int64_t to_step = summary.last_rollback.rollback().to_step();
+  if (rolled_back > summary.last_step.sequence()) progress.step = std::min(progress.step, to_step);
+  if (rolled_back > summary.last_eval.sequence()) {
+    progress.eval_step = std::min(progress.eval_step, to_step);
+  }
+  jobs_[summary.job] = {summary.last_sequence, summary.log_lines, progress};
 }
 
 std::optional<v1::JobEvent> JobFeed::Add(v1::JobEvent entry) {
@@ -35,7 +41,18 @@ std::optional<v1::JobEvent> JobFeed::Add(v1::JobEvent entry) {
     }
     Truncate(*entry.mutable_log()->mutable_text());
   }
-  if (entry.has_step()) job.progress = {entry.step().step(), entry.step().loss()};
+  if (entry.has_step()) {
+    job.progress.step = entry.step().step();
+    job.progress.loss = entry.step().loss();
+    job.progress.step_ms = entry.step().step_ms();
+  }
+  if (entry.has_eval()) job.progress.eval_step = entry.eval().step();
+  // What was lost is reported again.
+  if (entry.has_rollback()) {
+    const int64_t to_step = entry.rollback().to_step();
+    job.progress.step = std::min(job.progress.step, to_step);
+    job.progress.eval_step = std::min(job.progress.eval_step, to_step);
+  }
   // Steps are no durable events, so the reducer may know of fewer.
   if (entry.has_done()) {
     entry.mutable_done()->set_steps(std::max(entry.done().steps(), job.progress.step));

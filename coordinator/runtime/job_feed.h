@@ -20,6 +20,10 @@ inline constexpr int64_t kLogLineBytes = 4096;
 struct Progress {
   int64_t step = 0;
   double loss = 0;
+  // How long the last step took.
+  double step_ms = 0;
+  // Of the last evaluation.
+  int64_t eval_step = 0;
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

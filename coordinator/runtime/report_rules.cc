@@ -16,6 +16,8 @@ constexpr uint64_t kMostReports = uint64_t{1} << 62;
 // Of a ledger: pools or collectives, and the bytes of a name of one.
 constexpr size_t kMostLines = 64;
 constexpr size_t kLongestLineName = 64;
+// Of all ranks of the largest world, two versions each.
+constexpr int kMostHoldings = 1 << 17;
 
 absl::Status Protocol(absl::string_view sentence) {
   return absl::InvalidArgumentError(absl::StrCat("protocol error: ", sentence));
@@ -49,6 +51,8 @@ absl::Status CheckStepReport(const JobRecord& job, const Progress& progress,
   SHERD_RETURN_IF_ERROR(CheckStep(job, "step", step.step(), 1));
   // Every rank computes the same: only rank 0's are counted.
   if (report.rank() != 0 || step.step() > progress.step) return absl::OkStatus();
+  // An epoch may begin with steps that the one before it had reported just yet.
+  if (!job.progressed && job.epoch.value() > 1) return absl::OkStatus();
   return Protocol(absl::StrCat("step ", step.step(), " came after step ", progress.step));
 }
 
@@ -68,6 +72,13 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
       return CheckStep(job, "an end after step", report.finished().steps(), 0);
     case v1::RankReport::kFailed:
       return CheckStep(job, "a failure after step", report.failed().step(), 0);
+    case v1::RankReport::kReleased:
+      if (report.released().holdings_size() > kMostHoldings) {
+        return Protocol("it holds more than any process can");
+      }
+      return CheckStep(job, "a release after step", report.released().step(), 0);
+    case v1::RankReport::kCheckpoint:
+      return CheckStep(job, "a checkpoint of step", report.checkpoint().step(), 0);
     case v1::RankReport::kLedger:
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().memory()));
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().wire()));

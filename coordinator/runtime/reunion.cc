@@ -1,7 +1,13 @@
 #include "coordinator/runtime/reunion.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace sherd {
 namespace {
+
+// What a worker may drop of an ended job is said again for this long.
+constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 
 // The rank of `worker`'s seat is this life of this worker; only then may it learn the epoch's
 // secret.
@@ -11,43 +17,73 @@ bool Holds(const JobRecord& job, const WorkerState& worker) {
   return job.ranks[rank].worker == worker.id && job.ranks[rank].incarnation == worker.incarnation;
 }
 
-}  // namespace
-
-bool WorksIn(const State& state, const WorkerState& worker) {
-  if (!worker.alive || !worker.seat) return false;
-  const JobRecord* job = FindJob(state, worker.seat->job);
-  return job != nullptr && HoldsWorkers(job->state) && job->epoch == worker.seat->epoch &&
-         Holds(*job, worker);
-}
-
-std::optional<v1::SessionResponse> MissedMessage(const State& state, const WorkerState& worker,
-                                                 const v1::Hello& hello,
-                                                 AssignmentBuilder& assignments) {
+// What it missed of its seat, or of one that it believes to have.
+std::optional<v1::SessionResponse> MissedOfSeat(const State& state, const WorkerState& worker,
+                                                const v1::Hello& hello,
+                                                AssignmentBuilder& assignments,
+                                                const Reported& reported) {
   if (!worker.seat) {
     if (hello.job_id().empty()) return std::nullopt;
     const Seat stale{JobId(hello.job_id()), Epoch(hello.epoch()), hello.rank()};
     return AbortMessage(stale, "the job has ended");
   }
   const JobRecord* job = FindJob(state, worker.seat->job);
-  const bool wanted = job != nullptr && HoldsWorkers(job->state) && !job->aborted &&
-                      job->epoch == worker.seat->epoch && Holds(*job, worker);
-  if (!wanted) {
+  if (!WorksIn(state, worker)) {
     return AbortMessage(*worker.seat, job == nullptr ? "the job is unknown" : job->reason);
   }
   const int rank = worker.seat->rank;
-  // A rank that was ready and is unknown to its worker has ended; its report is on the way.
-  if (!hello.job_id().empty() || job->ranks[rank].phase != RankPhase::kForming) {
-    return std::nullopt;
+  if (!hello.job_id().empty()) {
+    if (!job->paused) return std::nullopt;
+    return PauseMessage(*worker.seat, job->cause);
   }
+  // A rank that was ready and is unknown to its worker has ended; its report is on the way.
+  if (job->ranks[rank].phase != RankPhase::kForming) return std::nullopt;
   v1::SessionResponse message;
-  *message.mutable_assign() = assignments.Build(state, *job, rank);
+  *message.mutable_assign() = assignments.Build(state, *job, rank, reported);
   return message;
+}
+
+bool OwesHoldings(const JobRecord& job, const WorkerState& worker) {
+  if (job.state != v1::JOB_STATE_RECOVERING || !job.holders_asked) return false;
+  return std::any_of(job.holders.begin(), job.holders.end(), [&](const CopyHolder& holder) {
+    return holder.worker == worker.id && holder.incarnation == worker.incarnation && !holder.left;
+  });
+}
+
+}  // namespace
+
+bool WorksIn(const State& state, const WorkerState& worker) {
+  if (!worker.alive || !worker.seat) return false;
+  const JobRecord* job = FindJob(state, worker.seat->job);
+  return job != nullptr && job->epoch == worker.seat->epoch && Holds(*job, worker) &&
+         IsAtWork(*job) && !job->ranks[worker.seat->rank].left;
+}
+
+std::vector<v1::SessionResponse> MissedMessages(const State& state, const WorkerState& worker,
+                                                const v1::Hello& hello,
+                                                AssignmentBuilder& assignments,
+                                                const Reported& reported, int64_t now_unix_ms) {
+  std::vector<v1::SessionResponse> missed;
+  if (std::optional<v1::SessionResponse> message =
+          MissedOfSeat(state, worker, hello, assignments, reported)) {
+    missed.push_back(*std::move(message));
+  }
+  for (const auto& [id, job] : state.jobs) {
+    if (OwesHoldings(job, worker)) missed.push_back(ReportHoldingsMessage(id, job.epoch));
+    const bool ended = IsTerminal(job.state) && now_unix_ms - job.ended_unix_ms <= kEndedToldMs;
+    const bool restored = job.state == v1::JOB_STATE_RUNNING && job.epoch.value() > 1;
+    if ((ended || restored) && IsNamed(job, worker)) {
+      missed.push_back(RetainMessage(id, job.epoch, ended));
+    }
+  }
+  if (worker.dismissed) missed.push_back(ShutdownMessage(worker.drain_reason));
+  return missed;
 }
 
 bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& hello) {
   if (!hello.job_id().empty() || !WorksIn(state, worker)) return false;
   const JobRecord& job = *FindJob(state, worker.seat->job);
-  return !job.aborted && job.ranks[worker.seat->rank].phase == RankPhase::kRunning;
+  return job.ranks[worker.seat->rank].phase == RankPhase::kRunning;
 }
 
 v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
@@ -56,6 +92,35 @@ v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason) {
   message.mutable_abort()->set_epoch(seat.epoch.value());
   message.mutable_abort()->set_rank(seat.rank);
   message.mutable_abort()->set_reason(reason);
+  return message;
+}
+
+v1::SessionResponse PauseMessage(const Seat& seat, const std::string& reason) {
+  v1::SessionResponse message;
+  message.mutable_pause()->set_job_id(seat.job.value());
+  message.mutable_pause()->set_epoch(seat.epoch.value());
+  message.mutable_pause()->set_reason(reason);
+  return message;
+}
+
+v1::SessionResponse ReportHoldingsMessage(const JobId& job, Epoch epoch) {
+  v1::SessionResponse message;
+  message.mutable_report_holdings()->set_job_id(job.value());
+  message.mutable_report_holdings()->set_epoch(epoch.value());
+  return message;
+}
+
+v1::SessionResponse RetainMessage(const JobId& job, Epoch epoch, bool ended) {
+  v1::SessionResponse message;
+  message.mutable_retain()->set_job_id(job.value());
+  message.mutable_retain()->set_epoch(epoch.value());
+  message.mutable_retain()->set_ended(ended);
+  return message;
+}
+
+v1::SessionResponse ShutdownMessage(const std::string& reason) {
+  v1::SessionResponse message;
+  message.mutable_shutdown()->set_reason(reason);
   return message;
 }
 

@@ -56,13 +56,19 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
   return view;
 }
 
+absl::string_view StatusOf(const WorkerState& worker) {
+  if (!worker.alive) return "lost";
+  if (worker.draining) return "draining";
+  return worker.seat ? "busy" : "idle";
+}
+
 v1::Worker ViewWorker(const WorkerState& worker) {
   v1::Worker view;
   view.set_id(worker.id.value());
   view.set_device(worker.device);
   view.set_host(worker.host);
   view.set_incarnation(worker.incarnation.value());
-  view.set_status(!worker.alive ? "lost" : worker.seat ? "busy" : "idle");
+  view.set_status(std::string(StatusOf(worker)));
   if (worker.seat) {
     view.set_job_id(worker.seat->job.value());
     view.set_rank(worker.seat->rank);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "coordinator/core/state.h"
 #include "coordinator/runtime/job_feed.h"
 #include "sherd/v1/job_service.pb.h"
@@ -10,6 +11,8 @@ namespace sherd {
 enum class JobDetail { kSummary, kFull };
 v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail);
 
+// "idle", "busy", "draining" or "lost".
+absl::string_view StatusOf(const WorkerState& worker);
 v1::Worker ViewWorker(const WorkerState& worker);
 
 }  // namespace sherd

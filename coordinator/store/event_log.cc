@@ -47,7 +47,7 @@ class SqliteEventLog final : public EventLog {
   absl::Status Insert(const LogBatch& batch);
   // Whether the next commits are synced to the disk before they return.
   absl::Status Synchronize(bool every_commit);
-  absl::Status ReadLastStep(FeedSummary& summary);
+  absl::Status ReadLast(const JobId& job, v1::JobEvent::EventCase kind, v1::JobEvent& entry);
   absl::Status Damaged(absl::string_view what) const;
 
   std::string path_;
@@ -59,7 +59,7 @@ class SqliteEventLog final : public EventLog {
   std::unique_ptr<Statement> insert_feed_;
   std::unique_ptr<Statement> insert_acknowledgement_;
   std::unique_ptr<Statement> read_feed_;
-  std::unique_ptr<Statement> read_last_step_;
+  std::unique_ptr<Statement> read_last_;
 };
 
 absl::Status SqliteEventLog::Damaged(absl::string_view what) const {
@@ -114,7 +114,7 @@ absl::Status SqliteEventLog::PrepareStatements() {
   SHERD_ASSIGN_OR_RETURN(
       read_feed_, database_->Prepare("SELECT payload FROM feed WHERE job = ?1 AND sequence > ?2 "
                                      "ORDER BY sequence LIMIT ?3"));
-  SHERD_ASSIGN_OR_RETURN(read_last_step_,
+  SHERD_ASSIGN_OR_RETURN(read_last_,
                          database_->Prepare("SELECT payload FROM feed WHERE job = ?1 AND kind = ?2 "
                                             "ORDER BY sequence DESC LIMIT 1"));
   return absl::OkStatus();
@@ -189,15 +189,16 @@ absl::Status SqliteEventLog::Replay(const std::function<void(const v1::DurableEv
   }
 }
 
-absl::Status SqliteEventLog::ReadLastStep(FeedSummary& summary) {
-  read_last_step_->Reset();
-  read_last_step_->BindText(1, summary.job.value());
-  read_last_step_->BindInt(2, v1::JobEvent::kStep);
-  SHERD_ASSIGN_OR_RETURN(const bool row, read_last_step_->Step());
-  if (row && !summary.last_step.ParseFromString(read_last_step_->Bytes(0))) {
-    return Damaged(absl::StrCat("the last step of job ", summary.job.value(), " cannot be read"));
+absl::Status SqliteEventLog::ReadLast(const JobId& job, v1::JobEvent::EventCase kind,
+                                      v1::JobEvent& entry) {
+  read_last_->Reset();
+  read_last_->BindText(1, job.value());
+  read_last_->BindInt(2, kind);
+  SHERD_ASSIGN_OR_RETURN(const bool row, read_last_->Step());
+  if (row && !entry.ParseFromString(read_last_->Bytes(0))) {
+    return Damaged(absl::StrCat("the feed of job ", job.value(), " cannot be read"));
   }
-  read_last_step_->Reset();
+  read_last_->Reset();
   return absl::OkStatus();
 }
 
@@ -214,7 +215,10 @@ absl::StatusOr<std::vector<FeedSummary>> SqliteEventLog::SummarizeFeeds() {
     summary.job = JobId(query->Bytes(0));
     summary.last_sequence = query->Int(1);
     summary.log_lines = query->Int(2);
-    SHERD_RETURN_IF_ERROR(ReadLastStep(summary));
+    const JobId& job = summary.job;
+    SHERD_RETURN_IF_ERROR(ReadLast(job, v1::JobEvent::kStep, summary.last_step));
+    SHERD_RETURN_IF_ERROR(ReadLast(job, v1::JobEvent::kEval, summary.last_eval));
+    SHERD_RETURN_IF_ERROR(ReadLast(job, v1::JobEvent::kRollback, summary.last_rollback));
     summaries.push_back(std::move(summary));
   }
 }

@@ -35,8 +35,10 @@ struct FeedSummary {
   JobId job;
   int64_t last_sequence = 0;
   int64_t log_lines = 0;
-  // Of the newest step report; sequence 0 when there is none.
+  // The newest entries of these kinds; sequence 0 when there is none.
   v1::JobEvent last_step;
+  v1::JobEvent last_eval;
+  v1::JobEvent last_rollback;
 };
 
 // The coordinator's memory: its durable events, the jobs' feeds, and how far each worker's reports

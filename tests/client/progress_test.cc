@@ -43,5 +43,40 @@ TEST(Progress, SaysThatAJobSucceeded) {
   EXPECT_EQ(chatter.str(), "SUCCEEDED\n");
 }
 
+TEST(Progress, TellsWhatARecoveryCostAndWhatWasLost) {
+  std::ostringstream out, chatter;
+  Progress progress({OutputFormat::kTable, false, 20}, out, chatter);
+  v1::JobEvent event;
+  event.mutable_epoch()->set_epoch(2);
+  event.mutable_epoch()->set_world(3);
+  event.mutable_epoch()->set_resumed_step(17);
+  event.mutable_epoch()->set_reason("rank 1 on worker w1 was lost");
+  (*event.mutable_epoch()->mutable_recovery_seconds())["restore"] = 0.5;
+  (*event.mutable_epoch()->mutable_recovery_seconds())["detect"] = 3;
+  progress.Show(event);
+  event.mutable_rollback()->set_from_step(17);
+  event.mutable_rollback()->set_to_step(10);
+  event.mutable_rollback()->set_reason("too much was lost at once");
+  progress.Show(event);
+  event.mutable_warning()->set_kind("straggler");
+  event.mutable_warning()->set_rank(2);
+  event.mutable_warning()->set_text("it is slow");
+  progress.Show(event);
+  event.mutable_checkpoint()->set_step(20);
+  event.mutable_checkpoint()->set_path("out/tiny/step-20");
+  event.mutable_checkpoint()->set_bytes(2048);
+  event.mutable_checkpoint()->set_seconds(0.25);
+  progress.Show(event);
+  event.mutable_checkpoint()->set_error("the disk is full");
+  progress.Show(event);
+  EXPECT_EQ(chatter.str(),
+            "epoch 2 with 3 workers goes on after step 17; recovered in 3.50 s (detect 3.00, "
+            "restore 0.50): rank 1 on worker w1 was lost\n"
+            "back from step 17 to step 10: too much was lost at once\n"
+            "warning (straggler, rank 2): it is slow\n"
+            "step 20 is saved in out/tiny/step-20 (2.0 KiB in 0.25 s)\n"
+            "step 20 could not be saved as a checkpoint: the disk is full; training goes on\n");
+}
+
 }  // namespace
 }  // namespace sherd

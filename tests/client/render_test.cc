@@ -52,6 +52,19 @@ TEST(RenderJson, WritesEveryEventAsDocumented) {
             R"({"event":"eval","step":5,"epoch":1,"loss":2.25,"tokens":100})");
   EXPECT_EQ(ToLine(EventJson(Event("epoch { epoch: 2 world: 4 reason: 'x' resumed_step: 7 }"))),
             R"({"event":"epoch","epoch":2,"world":4,"reason":"x","resumed_step":7})");
+  EXPECT_EQ(ToLine(EventJson(Event("epoch { epoch: 2 world: 4 reason: 'x' resumed_step: 7 "
+                                   "recovery_seconds { key: 'restore' value: 0.5 } "
+                                   "recovery_seconds { key: 'detect' value: 3 } }"))),
+            R"({"event":"epoch","epoch":2,"world":4,"reason":"x","resumed_step":7,)"
+            R"("recovery_seconds":{"detect":3.0,"restore":0.5}})");
+  EXPECT_EQ(ToLine(EventJson(Event("rollback { from_step: 9 to_step: 4 reason: 'x' }"))),
+            R"({"event":"rollback","from_step":9,"to_step":4,"reason":"x"})");
+  EXPECT_EQ(ToLine(EventJson(Event("checkpoint { step: 9 epoch: 2 path: 'out/a' bytes: 5 "
+                                   "seconds: 0.25 }"))),
+            R"({"event":"checkpoint","step":9,"epoch":2,"path":"out/a","bytes":5,"seconds":0.25,)"
+            R"("error":""})");
+  EXPECT_EQ(ToLine(EventJson(Event("warning { kind: 'replicas' rank: -1 text: 'x' }"))),
+            R"({"event":"warning","kind":"replicas","rank":null,"text":"x"})");
   EXPECT_EQ(ToLine(EventJson(Event(kLedger))),
             R"({"event":"ledger","rank":1,"memory":{)"
             R"("params":{"predicted":1048576,"measured":1048576},)"

@@ -46,7 +46,7 @@ std::vector<v1::Assignment> AssignEight(v1::Strategy strategy, int64_t tensor,
   std::vector<v1::Assignment> assignments;
   AssignmentBuilder builder;
   for (int rank = 0; rank < 8; ++rank) {
-    assignments.push_back(builder.Build(scenario.state(), scenario.job(id), rank));
+    assignments.push_back(builder.Build(scenario.state(), scenario.job(id), rank, {}));
   }
   return assignments;
 }
@@ -83,7 +83,7 @@ TEST(Assignment, NamesEveryPeerAndTheSecret) {
     EXPECT_EQ(all[rank].epoch(), 1);
     EXPECT_EQ(all[rank].rank(), rank);
     EXPECT_EQ(all[rank].world(), 8);
-    EXPECT_EQ(all[rank].secret(), "secret of tiny-1");
+    EXPECT_EQ(all[rank].secret(), "secret of tiny-1:1");
     EXPECT_EQ(all[rank].ranks_on_host(), 8);
     const auto peers = ReadPeers(all[rank].peers());
     ASSERT_TRUE(peers.ok()) << peers.status();
@@ -119,7 +119,7 @@ v1::Assignment AssignOverHosts(int rank, int64_t shard_group) {
   SetModel(*spec.mutable_model(), 8);
   spec = NormalizeJobSpec(spec);
   scenario.Do(submitted);
-  return AssignmentBuilder().Build(scenario.state(), scenario.job(id), rank);
+  return AssignmentBuilder().Build(scenario.state(), scenario.job(id), rank, {});
 }
 
 bool SharesMemory(const v1::Assignment& assignment, v1::GroupKind kind) {
@@ -169,7 +169,7 @@ State LargeState(int hosts, int64_t tensor) {
       worker.network_address =
           absl::StrCat("tcp:", name, ":", 40000 + (host * 7919 + slot) % 20000);
       worker.alive = true;
-      job.ranks.push_back({worker.id, worker.incarnation, RankPhase::kForming, ""});
+      job.ranks.push_back({worker.id, worker.incarnation, RankPhase::kForming, "", false, {}});
       state.workers[worker.id] = worker;
     }
   }
@@ -184,7 +184,7 @@ TEST(Assignment, OfALargeWorldIsASmallMessage) {
   AssignmentBuilder builder;
   size_t most = 0;
   for (const int rank : {0, 1, 7, 8, 4095, 8192, 12345, 16376, 16383}) {
-    const v1::Assignment assignment = builder.Build(state, job, rank);
+    const v1::Assignment assignment = builder.Build(state, job, rank, {});
     most = std::max(most, assignment.ByteSizeLong());
     EXPECT_EQ(assignment.world(), 16384);
     EXPECT_EQ(assignment.ranks_on_host(), 8);
@@ -210,10 +210,10 @@ TEST(Assignment, FollowsTheEpoch) {
   State state = LargeState(/*hosts=*/2, /*tensor=*/2);
   JobRecord& job = state.jobs.begin()->second;
   AssignmentBuilder builder;
-  EXPECT_EQ(builder.Build(state, job, 0).world(), 16);
+  EXPECT_EQ(builder.Build(state, job, 0, {}).world(), 16);
   job.epoch = Epoch(2);
   job.ranks.resize(8);
-  EXPECT_EQ(builder.Build(state, job, 0).world(), 8);
+  EXPECT_EQ(builder.Build(state, job, 0, {}).world(), 8);
 }
 
 // F10, F59: the shards of a unit meet without gap or overlap, also when nothing divides.

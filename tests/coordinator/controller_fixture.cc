@@ -25,8 +25,8 @@ v1::RankReport ReadyReport(const JobId& job, int rank, int64_t epoch) {
   return report;
 }
 
-v1::RankReport StepReportOf(const JobId& job, int rank, int64_t step, double loss) {
-  v1::RankReport report = Report(job, rank, 1);
+v1::RankReport StepReportOf(const JobId& job, int rank, int64_t step, double loss, int64_t epoch) {
+  v1::RankReport report = Report(job, rank, epoch);
   report.mutable_step()->set_step(step);
   report.mutable_step()->set_loss(loss);
   return report;
@@ -45,10 +45,19 @@ v1::RankReport FailedReport(const JobId& job, int rank, const std::string& error
   return report;
 }
 
-v1::RankReport ReleasedReport(const JobId& job, int rank) {
-  v1::RankReport report = Report(job, rank, 1);
+v1::RankReport ReleasedReport(const JobId& job, int rank, int64_t epoch) {
+  v1::RankReport report = Report(job, rank, epoch);
   report.mutable_released();
   return report;
+}
+
+v1::Holding HoldingOf(int64_t epoch, int world, int owner, int64_t step) {
+  v1::Holding held;
+  held.set_epoch(epoch);
+  held.set_world(world);
+  held.set_owner(owner);
+  held.set_step(step);
+  return held;
 }
 
 ControllerTest::ControllerTest() : log_(*EventLog::Open(":memory:")) { Restart(); }
@@ -117,6 +126,12 @@ void ControllerTest::Heartbeat(const std::shared_ptr<RecordingLink>& link) {
   controller_->fleet().Receive(link.get(), request);
 }
 
+void ControllerTest::Tell(const std::shared_ptr<RecordingLink>& link,
+                          const v1::SessionRequest& request) {
+  controller_->fleet().Receive(link.get(), request);
+  EndTurn();
+}
+
 void ControllerTest::Report(const std::shared_ptr<RecordingLink>& link, uint64_t sequence,
                             const v1::RankReport& report) {
   v1::SessionRequest request;
@@ -149,12 +164,15 @@ v1::SubmitRequest ControllerTest::RequestOf(const std::string& request_id, int64
 }
 
 JobId ControllerTest::Submit(const std::string& request_id, int64_t workers) {
+  return Submit(RequestOf(request_id, workers));
+}
+
+JobId ControllerTest::Submit(const v1::SubmitRequest& request) {
   JobId id;
-  controller_->jobs().Submit(RequestOf(request_id, workers),
-                             [&id](absl::StatusOr<v1::SubmitResponse> response) {
-                               ASSERT_TRUE(response.ok()) << response.status();
-                               id = JobId(response->job().id());
-                             });
+  controller_->jobs().Submit(request, [&id](absl::StatusOr<v1::SubmitResponse> response) {
+    ASSERT_TRUE(response.ok()) << response.status();
+    id = JobId(response->job().id());
+  });
   EndTurn();
   for (const auto& [worker, link] : links_) {
     if (link->sent.empty() || !link->sent.back().has_inspect_data()) continue;
@@ -165,6 +183,11 @@ JobId ControllerTest::Submit(const std::string& request_id, int64_t workers) {
   }
   EXPECT_NE(id, JobId()) << "no answer to Submit";
   return id;
+}
+
+void ControllerTest::Cancel(const JobId& id) {
+  controller_->jobs().Cancel(id, [](absl::StatusOr<v1::CancelResponse>) {});
+  EndTurn();
 }
 
 std::vector<v1::JobEvent> ControllerTest::Feed(const JobId& id, int64_t after) {

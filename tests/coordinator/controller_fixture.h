@@ -37,6 +37,8 @@ class ControllerTest : public testing::Test {
   }
   void Disconnect(const std::shared_ptr<RecordingLink>& link);
   void Heartbeat(const std::shared_ptr<RecordingLink>& link);
+  // Any message; a turn.
+  void Tell(const std::shared_ptr<RecordingLink>& link, const v1::SessionRequest& request);
   // A report with the number `sequence`; a turn.
   void Report(const std::shared_ptr<RecordingLink>& link, uint64_t sequence,
               const v1::RankReport& report);
@@ -44,7 +46,10 @@ class ControllerTest : public testing::Test {
 
   static v1::SubmitRequest RequestOf(const std::string& request_id, int64_t workers);
   // Submits, and answers the inspection when a worker is asked.
+  JobId Submit(const v1::SubmitRequest& request);
+  // Submits, and answers the inspection when a worker is asked.
   JobId Submit(const std::string& request_id, int64_t workers);
+  void Cancel(const JobId& id);
   const JobRecord& Job(const JobId& id) { return *FindJob(controller_->state(), id); }
   const WorkerState& Worker(const std::string& id) {
     return *FindWorker(controller_->state(), WorkerId(id));
@@ -62,9 +67,11 @@ class ControllerTest : public testing::Test {
 };
 
 v1::RankReport ReadyReport(const JobId& job, int rank, int64_t epoch = 1);
-v1::RankReport StepReportOf(const JobId& job, int rank, int64_t step, double loss);
+v1::RankReport StepReportOf(const JobId& job, int rank, int64_t step, double loss,
+                            int64_t epoch = 1);
 v1::RankReport FinishedReport(const JobId& job, int rank);
 v1::RankReport FailedReport(const JobId& job, int rank, const std::string& error, int lost_peer);
-v1::RankReport ReleasedReport(const JobId& job, int rank);
+v1::RankReport ReleasedReport(const JobId& job, int rank, int64_t epoch = 1);
+v1::Holding HoldingOf(int64_t epoch, int world, int owner, int64_t step);
 
 }  // namespace sherd

@@ -20,6 +20,33 @@ namespace {
 constexpr int kSequences = 100'000;
 constexpr int kWorkers = 5;
 
+// What is wrong with what jobs know of their past.
+std::string RecoveryViolation(const State& state) {
+  for (const auto& [id, job] : state.jobs) {
+    for (const auto& [worker, answer] : job.answers) {
+      if (!IsAlive(state, worker, answer.incarnation)) {
+        return absl::StrCat(id.value(), " relies on what ", worker.value(), " held");
+      }
+    }
+    if (!IsUnderway(job.state)) continue;
+    if (job.state != v1::JOB_STATE_RECOVERING && (job.aborted || job.paused)) {
+      return absl::StrCat(id.value(), " goes on in an epoch that was stopped");
+    }
+    if (job.state == v1::JOB_STATE_FORMING && job.restore.version) {
+      const int parts = PartsOf(job.spec, job.restore.version->world);
+      if (static_cast<int>(job.restore.parts.size()) != parts) {
+        return absl::StrCat(id.value(), " restores a version that is not whole");
+      }
+    }
+    for (const CopyHolder& holder : job.holders) {
+      if (!holder.left && !IsAlive(state, holder.worker, holder.incarnation)) {
+        return absl::StrCat(id.value(), " waits for the dead ", holder.worker.value());
+      }
+    }
+  }
+  return "";
+}
+
 // What is wrong with the state; "" when nothing is.
 std::string Violation(const State& state) {
   for (const auto& [id, job] : state.jobs) {
@@ -27,7 +54,7 @@ std::string Violation(const State& state) {
     if (queued != (std::count(state.queue.begin(), state.queue.end(), id) == 1)) {
       return absl::StrCat("queue and state of ", id.value(), " disagree");
     }
-    if (!HoldsWorkers(job.state)) continue;
+    if (!IsUnderway(job.state)) continue;
     // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
     const int64_t world = static_cast<int64_t>(job.ranks.size());
     const int64_t tensor = job.spec.parallel().tensor();
@@ -43,9 +70,7 @@ std::string Violation(const State& state) {
       if (!members.insert(member.worker).second) {
         return absl::StrCat(member.worker.value(), " has two ranks of ", id.value());
       }
-      const bool works = !job.aborted && (member.phase == RankPhase::kForming ||
-                                          member.phase == RankPhase::kRunning);
-      if (!works) continue;
+      if (member.left || job.aborted) continue;
       const WorkerState* worker = FindWorker(state, member.worker);
       const Seat seat{id, job.epoch, rank};
       if (worker == nullptr || !worker->alive || worker->incarnation != member.incarnation ||
@@ -61,7 +86,16 @@ std::string Violation(const State& state) {
     const Seat& seat = *worker.seat;
     // Of a job that is unknown or has gone on, a Hello may say anything: it is only waited for.
     const JobRecord* job = FindJob(state, seat.job);
-    if (job == nullptr || job->epoch != seat.epoch) continue;
+    if (job == nullptr || job->epoch != seat.epoch) {
+      // A process of an older epoch has been told to stop, and takes no part in this one.
+      const bool twice =
+          job != nullptr && IsUnderway(job->state) &&
+          std::any_of(job->ranks.begin(), job->ranks.end(), [&](const auto& rank) {
+            return !rank.left && rank.worker == id && rank.incarnation == worker.incarnation;
+          });
+      if (twice) return absl::StrCat(id.value(), " is in two epochs of ", seat.job.value());
+      continue;
+    }
     const auto world = static_cast<int>(job->ranks.size());
     if (seat.rank < 0 || seat.rank >= world || job->ranks[seat.rank].worker != id ||
         job->ranks[seat.rank].incarnation != worker.incarnation) {
@@ -71,7 +105,7 @@ std::string Violation(const State& state) {
       return absl::StrCat("two workers are rank ", seat.rank, " of ", seat.job.value());
     }
   }
-  return "";
+  return RecoveryViolation(state);
 }
 
 // Draws events as they may reach the log, sensible and not.
@@ -80,7 +114,7 @@ class Chaos {
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
   void Step() {
-    switch (Draw(10)) {
+    switch (Draw(14)) {
       case 0:
         return Submit();
       case 1:
@@ -91,6 +125,12 @@ class Chaos {
         return Lose();
       case 4:
         return Expire();
+      case 5:
+        return Drain();
+      case 6:
+        return Progress();
+      case 7:
+        return AnswerAll();
       default:
         return Report();
     }
@@ -98,10 +138,11 @@ class Chaos {
 
   // Every lost worker is known as such; every live one answers what it was told.
   void Quiesce() {
-    for (int round = 0; round < 64; ++round) {
+    for (int round = 0; round < 96; ++round) {
       const int64_t before = scenario_.state().sequence;
-      for (const JobId& id : SuspectedJobs()) Expire(scenario_.job(id));
+      AnswerHolders();
       for (const WorkerId& id : BusyWorkers()) Answer(*FindWorker(scenario_.state(), id));
+      EndDismissed();
       if (scenario_.state().sequence == before) return;
     }
     ADD_FAILURE() << "never comes to rest";
@@ -111,11 +152,14 @@ class Chaos {
   std::string Stuck() const {
     for (const auto& [id, job] : scenario_.state().jobs) {
       if (IsTerminal(job.state)) continue;
-      if (job.state != v1::JOB_STATE_QUEUED) return absl::StrCat(id.value(), " does not end");
+      if (HoldsWorkers(job.state)) return absl::StrCat(id.value(), " does not end");
       if (!PlaceableNowhere(job)) return absl::StrCat(id.value(), " waits with idle workers");
     }
     for (const auto& [id, worker] : scenario_.state().workers) {
       if (worker.seat) return absl::StrCat(id.value(), " stays busy");
+      if (worker.alive && worker.draining && !HoldsWhatIsWanted(id)) {
+        return absl::StrCat(id.value(), " is not let go");
+      }
     }
     return "";
   }
@@ -125,12 +169,14 @@ class Chaos {
  private:
   uint64_t Draw(uint64_t bound) { return random_() % bound; }
 
-  std::vector<JobId> SuspectedJobs() const {
-    std::vector<JobId> suspected;
-    for (const auto& [id, job] : scenario_.state().jobs) {
-      if (HoldsWorkers(job.state) && !job.suspicion.empty()) suspected.push_back(id);
+  // It leaves only with the state that nobody else could take over.
+  bool HoldsWhatIsWanted(const WorkerId& id) const {
+    for (const auto& [name, job] : scenario_.state().jobs) {
+      const auto answer = job.answers.find(id);
+      if (job.state != v1::JOB_STATE_RECOVERING || answer == job.answers.end()) continue;
+      if (!answer->second.holdings.empty()) return true;
     }
-    return suspected;
+    return false;
   }
 
   std::vector<WorkerId> BusyWorkers() const {
@@ -160,6 +206,7 @@ class Chaos {
                       .max_workers = most,
                       .tensor = tensor,
                       .priority = static_cast<int32_t>(Draw(3)),
+                      .replicas = static_cast<int64_t>(Draw(3)),
                       .request_id = request});
   }
 
@@ -199,15 +246,54 @@ class Chaos {
   }
 
   void Expire(const JobRecord& job) {
-    v1::DurableEvent event;
-    if (Draw(2) == 0 && job.suspicion.empty()) {
-      event.mutable_formation_expired()->set_job_id(job.id.value());
-      event.mutable_formation_expired()->set_epoch(job.epoch.value());
+    if (Draw(2) == 0) {
+      scenario_.Do(ExpireFormation(job));
     } else {
-      event.mutable_suspicion_expired()->set_job_id(job.id.value());
-      event.mutable_suspicion_expired()->set_epoch(job.epoch.value());
+      scenario_.Do(Hung(job, 0, "rank 0 hangs", 30'000));
     }
-    scenario_.Do(std::move(event));
+  }
+
+  void Drain() {
+    const std::string id = AnyWorker();
+    if (Draw(3) == 0) scenario_.Do(Drained(id, lives_[id]));
+  }
+
+  void Progress() {
+    const JobRecord* job = AnyJob();
+    if (job == nullptr || job->state != v1::JOB_STATE_RUNNING) return;
+    if (Draw(4) == 0) {
+      scenario_.Do(Saved(*job, job->step + 1, "step-" + absl::StrCat(job->step + 1)));
+    } else {
+      scenario_.Do(Progressed(*job, job->step + 1));
+    }
+  }
+
+  // Some job's epoch ends as it should.
+  void AnswerAll() {
+    const JobRecord* job = AnyJob();
+    if (job == nullptr || job->state != v1::JOB_STATE_RECOVERING) return;
+    scenario_.ReleaseAll(job->id, job->step);
+  }
+
+  void AnswerHolders() {
+    std::vector<v1::DurableEvent> answers;
+    for (const auto& [id, job] : scenario_.state().jobs) {
+      if (job.state != v1::JOB_STATE_RECOVERING || !job.holders_asked) continue;
+      for (const CopyHolder& holder : job.holders) {
+        if (!holder.left) answers.push_back(Answered(job, holder, job.step));
+      }
+    }
+    for (v1::DurableEvent& answer : answers) scenario_.Do(std::move(answer));
+  }
+
+  void EndDismissed() {
+    std::vector<v1::DurableEvent> ends;
+    for (const auto& [id, worker] : scenario_.state().workers) {
+      if (!worker.alive || !worker.dismissed) continue;
+      ends.push_back(
+          Lost(id.value(), worker.incarnation.value(), "its process exited with code 0"));
+    }
+    for (v1::DurableEvent& end : ends) scenario_.Do(std::move(end));
   }
 
   void Report() {
@@ -221,6 +307,7 @@ class Chaos {
         v1::RankChanged::MILESTONE_RELEASED};
     v1::DurableEvent event = Changed(*job, rank, kMilestones[Draw(5)]);
     v1::RankChanged* changed = event.mutable_rank_changed();
+    if (Draw(8) == 0) changed->set_final(true);
     if (Draw(2) == 0) changed->set_lost_peer(static_cast<int32_t>(Draw(job->ranks.size())));
     if (Draw(8) == 0) changed->set_epoch(changed->epoch() + static_cast<int64_t>(Draw(3)) - 1);
     if (Draw(8) == 0) changed->set_incarnation(changed->incarnation() + Draw(3) - 1);
@@ -233,14 +320,21 @@ class Chaos {
     if (!worker.seat) return;
     const Seat seat = *worker.seat;
     const JobRecord* job = FindJob(scenario_.state(), seat.job);
-    const bool wanted =
-        job != nullptr && HoldsWorkers(job->state) && !job->aborted && job->epoch == seat.epoch;
-    if (!wanted) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
+    const bool current = job != nullptr && IsUnderway(job->state) && job->epoch == seat.epoch &&
+                         seat.rank < static_cast<int>(job->ranks.size()) &&
+                         job->ranks[seat.rank].worker == worker.id;
+    if (!current) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
+    if (job->state == v1::JOB_STATE_RECOVERING) {
+      scenario_.Do(Released(*job, seat.rank, job->step));
+      return;
+    }
     // Its Assign was lost, so that it leaves what it never began.
     if (Draw(8) == 0) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
     Tell(worker, seat, v1::RankChanged::MILESTONE_READY);
-    if (job->state != v1::JOB_STATE_RUNNING) return;
-    Tell(worker, seat, v1::RankChanged::MILESTONE_FINISHED);
+    if (job->state != v1::JOB_STATE_RUNNING || job->epoch != seat.epoch) return;
+    if (!job->save_and_stop) return Tell(worker, seat, v1::RankChanged::MILESTONE_FINISHED);
+    scenario_.Do(Saved(*job, job->restore.step, "saved"));
+    scenario_.Do(Released(*job, seat.rank, job->step));
   }
 
   void Tell(const WorkerState& worker, const Seat& seat, v1::RankChanged::Milestone milestone) {
@@ -261,7 +355,7 @@ class Chaos {
   bool PlaceableNowhere(const JobRecord& job) const {
     std::map<std::string, int64_t> live;
     for (const auto& [id, worker] : scenario_.state().workers) {
-      if (worker.alive) ++live[worker.shared_memory_domain];
+      if (worker.alive && !worker.draining) ++live[worker.shared_memory_domain];
     }
     const int64_t tensor = job.spec.parallel().tensor();
     const int64_t most = job.spec.elastic().max_workers();
@@ -298,8 +392,9 @@ TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
   }
   RecordProperty("events", std::to_string(events));
   // The sequences reach every end.
-  for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_SUCCEEDED,
-                                   v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED}) {
+  for (const v1::JobState state :
+       {v1::JOB_STATE_QUEUED, v1::JOB_STATE_RECOVERING, v1::JOB_STATE_SUCCEEDED,
+        v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED}) {
     EXPECT_GT(ends[state], kSequences / 100) << v1::JobState_Name(state);
   }
 }

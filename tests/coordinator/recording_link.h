@@ -38,6 +38,18 @@ class RecordingLink final : public WorkerLink {
         case v1::SessionResponse::kShutdown:
           kinds.push_back("shutdown");
           break;
+        case v1::SessionResponse::kReportHoldings:
+          kinds.push_back("report holdings");
+          break;
+        case v1::SessionResponse::kRetain:
+          kinds.push_back("retain");
+          break;
+        case v1::SessionResponse::kPause:
+          kinds.push_back("pause");
+          break;
+        case v1::SessionResponse::kLocate:
+          kinds.push_back("locate");
+          break;
         default:
           kinds.push_back("ack " + std::to_string(message.acknowledged()));
       }

@@ -1,5 +1,6 @@
 #include "tests/coordinator/scenario.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@ v1::JobSpec MakeSpec(const JobRequest& request) {
   spec.set_priority(request.priority);
   spec.mutable_elastic()->set_min_workers(request.min_workers);
   spec.mutable_elastic()->set_max_workers(request.max_workers);
+  spec.mutable_elastic()->set_replicas(request.replicas);
   spec.mutable_parallel()->set_tensor(request.tensor);
   spec.mutable_parallel()->set_strategy(v1::STRATEGY_ZERO3);
   return spec;
@@ -79,6 +81,91 @@ v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error
   return event;
 }
 
+v1::DurableEvent ExpireFormation(const JobRecord& job) {
+  v1::DurableEvent event;
+  event.mutable_formation_expired()->set_job_id(job.id.value());
+  event.mutable_formation_expired()->set_epoch(job.epoch.value());
+  return event;
+}
+
+v1::DurableEvent Progressed(const JobRecord& job, int64_t step) {
+  v1::DurableEvent event;
+  event.mutable_epoch_progressed()->set_job_id(job.id.value());
+  event.mutable_epoch_progressed()->set_epoch(job.epoch.value());
+  event.mutable_epoch_progressed()->set_step(step);
+  return event;
+}
+
+v1::DurableEvent Hung(const JobRecord& job, int rank, const std::string& verdict,
+                      int64_t stalled_ms) {
+  v1::DurableEvent event;
+  v1::HangDetected* hang = event.mutable_hang_detected();
+  hang->set_job_id(job.id.value());
+  hang->set_epoch(job.epoch.value());
+  hang->set_rank(rank);
+  hang->set_verdict(verdict);
+  hang->set_stalled_ms(stalled_ms);
+  return event;
+}
+
+v1::DurableEvent Saved(const JobRecord& job, int64_t step, const std::string& path) {
+  v1::DurableEvent event;
+  event.mutable_checkpoint_saved()->set_job_id(job.id.value());
+  event.mutable_checkpoint_saved()->set_epoch(job.epoch.value());
+  event.mutable_checkpoint_saved()->set_step(step);
+  event.mutable_checkpoint_saved()->set_path(path);
+  return event;
+}
+
+v1::DurableEvent Drained(const std::string& worker, uint64_t incarnation) {
+  v1::DurableEvent event;
+  event.mutable_drain_requested()->set_worker_id(worker);
+  event.mutable_drain_requested()->set_incarnation(incarnation);
+  event.mutable_drain_requested()->set_reason("drained by a user");
+  return event;
+}
+
+namespace {
+
+// What a worker holds after `step` of the job's epoch: as rank `own`, if it is one, and for others.
+google::protobuf::RepeatedPtrField<v1::Holding> HoldingsOf(const JobRecord& job,
+                                                           const WorkerId& worker, int own,
+                                                           int64_t step) {
+  google::protobuf::RepeatedPtrField<v1::Holding> holdings;
+  for (int rank = 0; rank < static_cast<int>(job.ranks.size()); ++rank) {
+    const std::vector<WorkerId>& holders = job.ranks[rank].holders;
+    const bool holds = std::find(holders.begin(), holders.end(), worker) != holders.end();
+    if (step == 0 || (rank != own && !holds)) continue;
+    v1::Holding& held = *holdings.Add();
+    held.set_epoch(job.epoch.value());
+    held.set_world(static_cast<int32_t>(job.ranks.size()));
+    held.set_owner(rank);
+    held.set_step(step);
+  }
+  return holdings;
+}
+
+}  // namespace
+
+v1::DurableEvent Released(const JobRecord& job, int rank, int64_t step) {
+  v1::DurableEvent event = Changed(job, rank, v1::RankChanged::MILESTONE_RELEASED);
+  event.mutable_rank_changed()->set_step(step);
+  *event.mutable_rank_changed()->mutable_holdings() =
+      HoldingsOf(job, job.ranks[rank].worker, rank, step);
+  return event;
+}
+
+v1::DurableEvent Answered(const JobRecord& job, const CopyHolder& holder, int64_t step) {
+  v1::DurableEvent event;
+  v1::HoldingsReported* reported = event.mutable_holdings_reported();
+  reported->set_worker_id(holder.worker.value());
+  reported->set_incarnation(holder.incarnation.value());
+  reported->set_job_id(job.id.value());
+  reported->set_epoch(job.epoch.value());
+  *reported->mutable_holdings() = HoldingsOf(job, holder.worker, /*own=*/-1, step);
+  return event;
+}
+
 const Actions& Scenario::Do(v1::DurableEvent event) {
   event.set_sequence(state_.sequence + 1);
   event.set_time_unix_ms(++now_);
@@ -97,6 +184,27 @@ JobId Scenario::Submit(const JobRequest& request) {
   return id;
 }
 
+JobId Scenario::Run(const JobRequest& request) {
+  const JobId id = Submit(request);
+  ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  return id;
+}
+
+void Scenario::ReleaseAll(const JobId& id, int64_t step) {
+  // The last answer may begin the next epoch.
+  const JobRecord before = job(id);
+  for (const CopyHolder& holder : before.holders) {
+    if (!holder.left && before.holders_asked) Do(Answered(before, holder, step));
+  }
+  for (int rank = 0; rank < static_cast<int>(before.ranks.size()); ++rank) {
+    if (!before.ranks[rank].left) Do(Released(before, rank, step));
+  }
+  if (before.holders_asked) return;
+  for (const CopyHolder& holder : before.holders) {
+    if (!holder.left) Do(Answered(before, holder, step));
+  }
+}
+
 void Scenario::ReportAll(const JobId& id, v1::RankChanged::Milestone milestone) {
   for (int rank = 0; rank < static_cast<int>(job(id).ranks.size()); ++rank) {
     Do(Changed(job(id), rank, milestone));
@@ -107,6 +215,12 @@ std::vector<std::string> Scenario::Aborted() const {
   std::vector<std::string> workers;
   for (const SendAbort& abort : ActionsOf<SendAbort>()) workers.push_back(abort.worker.value());
   return workers;
+}
+
+std::vector<v1::JobEvent> Scenario::Feed() const {
+  std::vector<v1::JobEvent> entries;
+  for (const PublishFeed& publish : ActionsOf<PublishFeed>()) entries.push_back(publish.event);
+  return entries;
 }
 
 std::vector<std::string> Scenario::WorkersOf(const JobId& id) const {

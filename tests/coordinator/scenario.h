@@ -18,6 +18,7 @@ struct JobRequest {
   int64_t max_workers = 0;
   int64_t tensor = 1;
   int32_t priority = 0;
+  int64_t replicas = 1;
   // "": one of its own.
   std::string request_id = {};
 };
@@ -34,6 +35,17 @@ v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std
 v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milestone milestone);
 v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
                         int lost_peer = -1);
+v1::DurableEvent ExpireFormation(const JobRecord& job);
+v1::DurableEvent Progressed(const JobRecord& job, int64_t step);
+v1::DurableEvent Hung(const JobRecord& job, int rank, const std::string& verdict,
+                      int64_t stalled_ms);
+v1::DurableEvent Saved(const JobRecord& job, int64_t step, const std::string& path);
+v1::DurableEvent Drained(const std::string& worker, uint64_t incarnation = 1);
+// A rank of the job's epoch is released; its process holds `step` of its own shard and of those
+// that it stores copies of. Nothing for step 0.
+v1::DurableEvent Released(const JobRecord& job, int rank, int64_t step);
+// The same of a worker that only stores copies.
+v1::DurableEvent Answered(const JobRecord& job, const CopyHolder& holder, int64_t step);
 
 // A state, the events that made it, and the actions of the last one.
 class Scenario {
@@ -44,6 +56,10 @@ class Scenario {
   // Workers "w0", "w1", … with incarnation 1.
   void JoinWorkers(int count);
   JobId Submit(const JobRequest& request = {});
+  // Submits a job that finds its workers, and all its ranks are ready.
+  JobId Run(const JobRequest& request);
+  // Of the job's epoch, whoever has not left it answers; all hold `step`.
+  void ReleaseAll(const JobId& id, int64_t step);
   void ReportAll(const JobId& id, v1::RankChanged::Milestone milestone);
 
   const State& state() const { return state_; }
@@ -64,6 +80,8 @@ class Scenario {
   }
   // Workers told to stop by the last event.
   std::vector<std::string> Aborted() const;
+  // Feed entries of the last event.
+  std::vector<v1::JobEvent> Feed() const;
   // The jobs' workers, by rank.
   std::vector<std::string> WorkersOf(const JobId& id) const;
   int IdleWorkers() const;

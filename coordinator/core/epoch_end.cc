@@ -1,0 +1,101 @@
+#include "coordinator/core/epoch_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+namespace {
+
+bool AllRanks(const JobRecord& job, bool (*holds)(const RankState&)) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(), holds);
+}
+
+void AskHolders(Transition& transition, JobRecord& job) {
+  if (std::exchange(job.holders_asked, true)) return;
+  for (const CopyHolder& holder : job.holders) {
+    if (holder.left) continue;
+    transition.Act(SendReportHoldings{holder.worker, holder.incarnation, job.id, job.epoch});
+  }
+}
+
+}  // namespace
+
+void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
+  if (!IsUnderway(job.state)) return;
+  const bool has_ended = job.state == v1::JOB_STATE_RECOVERING && !IsAtWork(job);
+  if (has_ended) {
+    if (!job.suspicion || end.suspicion) return;
+    job.suspicion = false;
+    job.cause = std::move(end.cause);
+    job.reason = job.cause;
+    return;
+  }
+  job.paused = false;
+  job.suspicion = end.suspicion;
+  job.cause = std::move(end.cause);
+  if (!job.progressed) ++job.fruitless;
+  job.times = {.struck = transition.now() - end.unnoticed_ms, .ended = transition.now()};
+  transition.AbortRanks(job, job.cause);
+  AskHolders(transition, job);
+  transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
+  NoteLeaving(transition, job);
+}
+
+void PauseEpoch(Transition& transition, JobRecord& job, std::string reason) {
+  job.paused = true;
+  job.cause = std::move(reason);
+  job.times = {.struck = transition.now(), .ended = transition.now()};
+  for (int rank = 0; rank < static_cast<int>(job.ranks.size()); ++rank) {
+    if (!HasSeat(transition.state(), job, rank)) continue;
+    const RankState& state = job.ranks[rank];
+    transition.Act(
+        SendPause{state.worker, state.incarnation, {job.id, job.epoch, rank}, job.cause});
+  }
+  transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
+  transition.Act(StartPauseTimer{job.id, job.epoch});
+}
+
+void EndSavingEpoch(Transition& transition, JobRecord& job) {
+  if (!job.progressed) {
+    return EndEpoch(transition, job, {"the job's state could not be saved as a checkpoint"});
+  }
+  job.paused = true;
+  job.cause = absl::StrCat("its state was saved at step ", job.restore.step);
+  job.times = {.struck = transition.now(), .ended = transition.now()};
+  // Those who leave are free to go.
+  std::erase_if(job.answers, [&](const auto& entry) {
+    const WorkerState* worker = transition.Worker(entry.first);
+    return worker == nullptr || worker->draining;
+  });
+  AskHolders(transition, job);
+  transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
+  NoteLeaving(transition, job);
+}
+
+void RecordAnswer(JobRecord& job, const WorkerId& worker, Incarnation incarnation,
+                  const google::protobuf::RepeatedPtrField<v1::Holding>& holdings) {
+  job.answers[worker] = {incarnation, {holdings.begin(), holdings.end()}};
+}
+
+void NoteLeaving(Transition& transition, JobRecord& job) {
+  if (job.state != v1::JOB_STATE_RECOVERING) return;
+  if (AllRanks(job, [](const RankState& rank) { return rank.left; })) AskHolders(transition, job);
+  if (AllLeft(job) && job.times.answered == 0) job.times.answered = transition.now();
+}
+
+bool AnyFinished(const JobRecord& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& rank) { return rank.phase == RankPhase::kFinished; });
+}
+
+void SucceedWhenDone(Transition& transition, JobRecord& job) {
+  if (!IsUnderway(job.state)) return;
+  const bool done = job.aborted || AllRanks(job, [](const RankState& rank) {
+                      return rank.phase != RankPhase::kForming && rank.phase != RankPhase::kRunning;
+                    });
+  if (done) transition.End(job, v1::JOB_STATE_SUCCEEDED, "");
+}
+
+}  // namespace sherd

@@ -1,0 +1,230 @@
+#include "coordinator/core/next_epoch.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/counted.h"
+#include "coordinator/core/copies.h"
+#include "plan/holdings.h"
+
+namespace sherd {
+namespace {
+
+constexpr double kMillisecondsPerSecond = 1000;
+
+std::string DescribePoint(const RestorePoint& restore) {
+  if (restore.version) return absl::StrCat("goes on after step ", restore.step);
+  if (!restore.checkpoint.empty()) {
+    return absl::StrCat("goes on after step ", restore.step, ", from checkpoint ",
+                        restore.checkpoint);
+  }
+  return "begins at the start";
+}
+
+// Committed steps that the next epoch has to train again.
+void RollBack(Transition& transition, JobRecord& job, const RestorePoint& restore) {
+  if (restore.step < job.step) {
+    v1::JobEvent event;
+    v1::Rollback& rollback = *event.mutable_rollback();
+    rollback.set_from_step(job.step);
+    rollback.set_to_step(restore.step);
+    rollback.set_reason(absl::StrCat("no living worker holds all of a later step (", job.cause,
+                                     "); training ", DescribePoint(restore)));
+    transition.Publish(job, std::move(event));
+  }
+  job.step = restore.step;
+}
+
+void NameHolders(Transition& transition, JobRecord& job) {
+  const std::vector<std::vector<WorkerId>> chosen = ChooseHolders(transition.state(), job);
+  std::set<WorkerId> known;
+  for (const RankState& rank : job.ranks) known.insert(rank.worker);
+  job.holders.clear();
+  size_t fewest = job.ranks.size();
+  for (size_t rank = 0; rank < chosen.size(); ++rank) {
+    job.ranks[rank].holders = chosen[rank];
+    fewest = std::min(fewest, chosen[rank].size());
+    for (const WorkerId& holder : chosen[rank]) {
+      if (!known.insert(holder).second) continue;
+      job.holders.push_back({holder, transition.Worker(holder)->incarnation, false});
+    }
+  }
+}
+
+// F: fewer copies than wanted are said, and hold nobody up.
+void WarnOfFewCopies(Transition& transition, const JobRecord& job) {
+  const int64_t wanted = WantedCopies(job.spec);
+  const int world = static_cast<int>(job.ranks.size());
+  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
+  for (int rank = 0; rank < world; ++rank) {
+    by_part[PartOf(job.spec, world, rank)] +=
+        1 + static_cast<int64_t>(job.ranks[rank].holders.size());
+  }
+  const int64_t fewest = *std::min_element(by_part.begin(), by_part.end());
+  if (fewest >= wanted) return;
+  v1::JobEvent event;
+  event.mutable_warning()->set_kind("replicas");
+  event.mutable_warning()->set_rank(-1);
+  event.mutable_warning()->set_text(
+      absl::StrCat("elastic.replicas asks for ", Counted(wanted, "copy", "copies"),
+                   " of every shard beside its rank's own, and there are workers for ", fewest,
+                   "; more workers make more possible when the job's world forms again"));
+  transition.Publish(job, std::move(event));
+}
+
+void WarnOfMixedNumerics(Transition& transition, const JobRecord& job) {
+  const WorkerState& first = *transition.Worker(job.ranks.front().worker);
+  for (const RankState& rank : job.ranks) {
+    const WorkerState& other = *transition.Worker(rank.worker);
+    if (other.numerics_fingerprint == first.numerics_fingerprint) continue;
+    return transition.Tell(
+        job, absl::StrCat("the world is mixed: ", first.id.value(), " computes with \"",
+                          first.numerics_fingerprint, "\", ", other.id.value(), " with \"",
+                          other.numerics_fingerprint,
+                          "\"; bits are not promised to be equal to those of other runs"));
+  }
+}
+
+std::string FormingSentence(const JobRecord& job) {
+  std::string text = absl::StrCat("epoch ", job.epoch.value(), " forms on ",
+                                  Counted(static_cast<int64_t>(job.ranks.size()), "worker"));
+  if (job.save_and_stop) {
+    absl::StrAppend(&text, " to save step ", job.restore.step, " as a checkpoint");
+  } else if (job.epoch.value() > 1) {
+    absl::StrAppend(&text, " and ", DescribePoint(job.restore));
+  }
+  if (!job.cause.empty()) absl::StrAppend(&text, "; ", job.cause);
+  return text;
+}
+
+}  // namespace
+
+RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job) {
+  RestorePoint point;
+  std::vector<Holder> holders;
+  for (const auto& [worker, answer] : job.answers) {
+    if (!IsAlive(state, worker, answer.incarnation)) continue;
+    holders.push_back({worker.value(), answer.holdings});
+  }
+  point.version = ChooseVersion(job.spec, job.restored.value(), holders);
+  if (!point.version) {
+    if (!job.checkpoint) return point;
+    point.checkpoint = job.checkpoint->path;
+    point.step = job.checkpoint->step;
+    return point;
+  }
+  point.step = point.version->step;
+  const int world = point.version->world;
+  for (const auto& [worker, answer] : job.answers) {
+    if (!IsAlive(state, worker, answer.incarnation)) continue;
+    for (const v1::Holding& held : answer.holdings) {
+      if (VersionOf(held) != *point.version || held.owner() < 0 || held.owner() >= world) continue;
+      point.parts[PartOf(job.spec, world, held.owner())].push_back(
+          {held.owner(), worker, answer.incarnation});
+    }
+  }
+  return point;
+}
+
+void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
+               RestorePoint restore, bool save_and_stop) {
+  std::erase(transition.state().queue, job.id);
+  job.waiting = Waiting::kNone;
+  RollBack(transition, job, restore);
+  job.epoch = Epoch(job.epoch.value() + 1);
+  job.restore = std::move(restore);
+  job.save_and_stop = save_and_stop;
+  job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
+  job.suspicion = false;
+  job.complaints.clear();
+  job.times.assigned = transition.now();
+  if (job.usual_world == 0) job.usual_world = static_cast<int64_t>(workers.size());
+  job.ranks.clear();
+  for (const WorkerId& id : workers) {
+    WorkerState& worker = *transition.Worker(id);
+    const Seat seat{job.id, job.epoch, static_cast<int>(job.ranks.size())};
+    worker.seat = seat;
+    job.ranks.push_back({id, worker.incarnation, RankPhase::kForming, "", false, {}});
+    transition.Act(SendAssign{id, worker.incarnation, seat});
+  }
+  NameHolders(transition, job);
+  transition.Enter(job, v1::JOB_STATE_FORMING, FormingSentence(job));
+  WarnOfMixedNumerics(transition, job);
+  WarnOfFewCopies(transition, job);
+  transition.Act(StartFormationTimer{job.id, job.epoch});
+}
+
+void RunEpoch(Transition& transition, JobRecord& job) {
+  const bool first = job.restored == Epoch();
+  job.restored = job.epoch;
+  if (!job.save_and_stop) job.usual_world = static_cast<int64_t>(job.ranks.size());
+  job.times.running = transition.now();
+  transition.Enter(job, v1::JOB_STATE_RUNNING, "");
+  // Before the first epoch there is nothing older.
+  if (job.epoch.value() > 1) transition.Retain(job, /*ended=*/false);
+  if (!first) return;
+  job.announced = true;
+  v1::JobEvent formed;
+  formed.mutable_epoch()->set_epoch(job.epoch.value());
+  formed.mutable_epoch()->set_world(static_cast<int32_t>(job.ranks.size()));
+  formed.mutable_epoch()->set_reason("every rank is ready");
+  transition.Publish(job, std::move(formed));
+}
+
+void AnnounceEpoch(Transition& transition, JobRecord& job) {
+  if (std::exchange(job.announced, true)) return;
+  v1::JobEvent event;
+  v1::EpochReport& report = *event.mutable_epoch();
+  report.set_epoch(job.epoch.value());
+  report.set_world(static_cast<int32_t>(job.ranks.size()));
+  report.set_reason(job.cause);
+  report.set_resumed_step(job.restore.step);
+  const EpochTimes& times = job.times;
+  const int64_t forming =
+      std::clamp<int64_t>(times.forming, 0, std::max<int64_t>(0, times.running - times.assigned));
+  const auto add = [&](const char* phase, int64_t milliseconds) {
+    (*report.mutable_recovery_seconds())[phase] =
+        static_cast<double>(milliseconds) / kMillisecondsPerSecond;
+  };
+  add("detect", times.ended - times.struck);
+  add("abort", times.answered - times.ended);
+  add("reform", times.assigned - times.answered + forming);
+  add("restore", times.running - times.assigned - forming);
+  add("first_step", transition.now() - times.running);
+  transition.Publish(job, std::move(event));
+}
+
+void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
+  const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
+  // A death or an error explains all that its peers saw; so does a session that broke.
+  const bool explained =
+      !job.suspicion ||
+      std::any_of(job.ranks.begin(), job.ranks.end(),
+                  [](const RankState& rank) { return rank.phase == RankPhase::kLost; }) ||
+      std::any_of(complaints.begin(), complaints.end(),
+                  [](const Complaint& complaint) { return complaint.rank == complaint.peer; });
+  if (explained) return;
+  std::map<int, std::set<int>> complainers;
+  for (const Complaint& complaint : complaints) {
+    complainers[complaint.peer].insert(complaint.rank);
+  }
+  std::optional<int> accused;
+  for (const auto& [peer, ranks] : complainers) {
+    const RankState& rank = job.ranks[peer];
+    if (!IsAlive(transition.state(), rank.worker, rank.incarnation)) continue;
+    if (!accused || ranks.size() >= complainers.at(*accused).size()) accused = peer;
+  }
+  if (!accused) return;
+  const WorkerId& worker = job.ranks[*accused].worker;
+  job.excluded.insert(worker);
+  transition.Tell(job, absl::StrCat("worker ", worker.value(),
+                                    " takes no part in this job any more, unless it is needed: ",
+                                    Counted(complainers.at(*accused).size(), "rank"),
+                                    " lost the link to it while it was alive"));
+}
+
+}  // namespace sherd

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coordinator/core/transition.h"
+
+namespace sherd {
+
+// What a job's next epoch is made of.
+
+// Where training goes on, out of what live workers said: a version, else the newest checkpoint,
+// else the start.
+RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job);
+
+// Starts the next epoch on `workers`, by rank. `save_and_stop`: only to save its state.
+void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
+               RestorePoint restore, bool save_and_stop);
+
+// Every rank has restored: the job runs, and what is older is not needed any more.
+void RunEpoch(Transition& transition, JobRecord& job);
+
+// Tells the feed of the current epoch, once: what it goes on after and what the end of the one
+// before it cost.
+void AnnounceEpoch(Transition& transition, JobRecord& job);
+
+// When everybody has left an epoch that only links ended: one of the workers whose link is broken
+// takes no part any more.
+void ExcludeBrokenLinks(Transition& transition, JobRecord& job);
+
+}  // namespace sherd

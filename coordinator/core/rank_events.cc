@@ -1,0 +1,201 @@
+#include "coordinator/core/rank_events.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/epoch_end.h"
+#include "coordinator/core/next_epoch.h"
+
+namespace sherd {
+namespace {
+
+std::string RankOnWorker(int rank, const RankState& state) {
+  return absl::StrCat("rank ", rank, " on worker ", state.worker.value());
+}
+
+bool AllRanks(const JobRecord& job, bool (*holds)(RankPhase)) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(),
+                     [holds](const RankState& rank) { return holds(rank.phase); });
+}
+
+// A rank that has finished was ready, also if its reports arrive in one go.
+void RunWhenFormed(Transition& transition, JobRecord& job) {
+  if (job.state != v1::JOB_STATE_FORMING) return;
+  const bool formed = AllRanks(job, [](RankPhase phase) {
+    return phase == RankPhase::kRunning || phase == RankPhase::kFinished;
+  });
+  if (formed) RunEpoch(transition, job);
+}
+
+void OnReady(Transition& transition, JobRecord& job, RankState& rank,
+             const v1::RankChanged& event) {
+  if (rank.phase != RankPhase::kForming) return;
+  rank.phase = RankPhase::kRunning;
+  // Of the rank that is ready last, whatever the others did meanwhile.
+  constexpr double kLongest = 1e6;
+  job.times.forming = static_cast<int64_t>(std::clamp(event.form_seconds(), 0.0, kLongest) * 1000);
+  RunWhenFormed(transition, job);
+}
+
+void OnFinished(Transition& transition, JobRecord& job, RankState& rank,
+                const v1::RankChanged& event) {
+  // What came before stays the reason of a rank that was ended for it.
+  if (rank.phase != RankPhase::kFailed) rank.phase = RankPhase::kFinished;
+  rank.left = true;
+  if (!IsUnderway(job.state)) return;
+  RecordAnswer(job, rank.worker, rank.incarnation, event.holdings());
+  job.step = std::max(job.step, event.step());
+  if (!event.weights_path().empty()) job.weights_path = event.weights_path();
+  RunWhenFormed(transition, job);
+  // It had nothing to train but to finish.
+  if (job.state == v1::JOB_STATE_RUNNING) AnnounceEpoch(transition, job);
+  if (AnyFinished(job)) return SucceedWhenDone(transition, job);
+  NoteLeaving(transition, job);
+}
+
+void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
+              const v1::RankChanged& event) {
+  if (rank.left) return;
+  rank.phase = RankPhase::kFailed;
+  rank.reason = event.error();
+  if (!IsUnderway(job.state)) return;
+  if (AnyFinished(job)) return SucceedWhenDone(transition, job);
+  std::string text =
+      absl::StrCat(RankOnWorker(event.rank(), rank), " failed after step ", event.step());
+  if (!event.operation().empty()) absl::StrAppend(&text, " (", event.operation(), ")");
+  absl::StrAppend(&text, ": ", event.error());
+  if (event.final()) return transition.End(job, v1::JOB_STATE_FAILED, std::move(text));
+  const int peer = event.lost_peer();
+  const bool lost_peer = peer >= 0;
+  if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
+    job.complaints.push_back({event.rank(), peer});
+  }
+  EndEpoch(transition, job, {.cause = std::move(text), .suspicion = lost_peer});
+}
+
+void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
+                const v1::RankChanged& event) {
+  if (rank.phase != RankPhase::kFailed) rank.phase = RankPhase::kReleased;
+  rank.left = true;
+  if (!IsUnderway(job.state)) return;
+  RecordAnswer(job, rank.worker, rank.incarnation, event.holdings());
+  job.step = std::max(job.step, event.step());
+  if (AnyFinished(job)) return SucceedWhenDone(transition, job);
+  if (job.state == v1::JOB_STATE_RECOVERING) return NoteLeaving(transition, job);
+  if (job.save_and_stop && job.state == v1::JOB_STATE_RUNNING) {
+    const bool all = std::all_of(job.ranks.begin(), job.ranks.end(),
+                                 [](const RankState& other) { return other.left; });
+    if (all) EndSavingEpoch(transition, job);
+    return;
+  }
+  EndEpoch(transition, job,
+           {absl::StrCat(RankOnWorker(event.rank(), rank), " left the job after step ", job.step)});
+}
+
+bool EndsSeat(const v1::RankChanged& event) {
+  return event.milestone() == v1::RankChanged::MILESTONE_FINISHED ||
+         event.milestone() == v1::RankChanged::MILESTONE_RELEASED;
+}
+
+// Frees the worker that reports the end of a seat, which may be one of an epoch that the job has
+// long left.
+bool FreeSeat(Transition& transition, const v1::RankChanged& event, const Seat& seat) {
+  WorkerState* worker = transition.Worker(WorkerId(event.worker_id()));
+  if (worker == nullptr || worker->incarnation != Incarnation(event.incarnation())) return false;
+  if (!worker->alive || worker->seat != seat) return false;
+  if (EndsSeat(event)) worker->seat.reset();
+  return true;
+}
+
+// A worker that had been given up and came back has left its old rank. What it holds may still be
+// wanted, as long as the next epoch has not restored.
+void OnStaleSeatEnded(Transition& transition, JobRecord* job, const v1::RankChanged& event) {
+  if (!EndsSeat(event)) return;
+  const WorkerId worker(event.worker_id());
+  const Incarnation incarnation(event.incarnation());
+  const bool wanted = job != nullptr && (job->state == v1::JOB_STATE_RECOVERING ||
+                                         job->state == v1::JOB_STATE_FORMING);
+  if (wanted) return RecordAnswer(*job, worker, incarnation, event.holdings());
+  if (event.holdings().empty()) return;
+  const bool ended = job == nullptr || IsTerminal(job->state);
+  transition.Act(SendRetain{worker, incarnation, JobId(event.job_id()),
+                            job == nullptr ? Epoch(event.epoch()) : job->epoch, ended});
+}
+
+}  // namespace
+
+void OnRankChanged(Transition& transition, const v1::RankChanged& event) {
+  const Seat seat{JobId(event.job_id()), Epoch(event.epoch()), event.rank()};
+  if (!FreeSeat(transition, event, seat)) return;
+  JobRecord* job = transition.Job(seat.job);
+  if (job == nullptr || job->epoch != seat.epoch || seat.rank < 0 ||
+      seat.rank >= static_cast<int>(job->ranks.size())) {
+    return OnStaleSeatEnded(transition, job, event);
+  }
+  RankState& rank = job->ranks[seat.rank];
+  if (rank.worker.value() != event.worker_id()) return;
+  if (rank.incarnation != Incarnation(event.incarnation())) return;
+  // A worker that was given up and came back: the rank's end is written already.
+  if (rank.phase == RankPhase::kLost) return OnStaleSeatEnded(transition, job, event);
+  switch (event.milestone()) {
+    case v1::RankChanged::MILESTONE_READY:
+      return OnReady(transition, *job, rank, event);
+    case v1::RankChanged::MILESTONE_FINISHED:
+      return OnFinished(transition, *job, rank, event);
+    case v1::RankChanged::MILESTONE_FAILED:
+      return OnFailed(transition, *job, rank, event);
+    case v1::RankChanged::MILESTONE_RELEASED:
+      return OnReleased(transition, *job, rank, event);
+    default:
+      return;
+  }
+}
+
+void OnFormationExpired(Transition& transition, const v1::FormationExpired& event) {
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch())) return;
+  if (job->state != v1::JOB_STATE_FORMING) return;
+  std::string missing;
+  for (size_t rank = 0; rank < job->ranks.size(); ++rank) {
+    if (job->ranks[rank].phase != RankPhase::kForming) continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : ", ",
+                    RankOnWorker(static_cast<int>(rank), job->ranks[rank]));
+  }
+  EndEpoch(transition, *job,
+           {absl::StrCat("the world did not form in time: ", missing, " did not become ready")});
+}
+
+void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event) {
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
+  job->step = std::max(job->step, event.step());
+  job->progressed = true;
+  job->fruitless = 0;
+  if (job->state == v1::JOB_STATE_RUNNING) AnnounceEpoch(transition, *job);
+}
+
+void OnCheckpointSaved(Transition& transition, const v1::CheckpointSaved& event) {
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
+  if (event.path().empty()) return;
+  job->checkpoint = {event.step(), event.path()};
+  if (!job->save_and_stop) return;
+  job->progressed = true;
+  job->fruitless = 0;
+}
+
+void OnHangDetected(Transition& transition, const v1::HangDetected& event) {
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch())) return;
+  const bool hangs = job->state == v1::JOB_STATE_RUNNING ||
+                     (job->state == v1::JOB_STATE_RECOVERING && job->paused);
+  if (!hangs) return;
+  // The output is durable: whoever does not come to its end is not waited for.
+  if (AnyFinished(*job)) return transition.End(*job, v1::JOB_STATE_SUCCEEDED, "");
+  job->step = std::max(job->step, event.step());
+  EndEpoch(transition, *job, {.cause = event.verdict(), .unnoticed_ms = event.stalled_ms()});
+}
+
+}  // namespace sherd

@@ -1,0 +1,176 @@
+#include "coordinator/core/worker_events.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/epoch_end.h"
+
+namespace sherd {
+namespace {
+
+// A lost worker is listed for this long, then forgotten (F26).
+constexpr int64_t kLostWorkerListedMs = 10 * 60 * 1000;
+// Earlier lives of a worker that are remembered.
+constexpr size_t kRetiredIncarnations = 16;
+// Of any world.
+constexpr int kMostRanks = 1 << 16;
+
+// How a worker ended, and what its job is known to have completed.
+struct Loss {
+  std::string cause;
+  int64_t step = 0;
+  int64_t silent_ms = 0;
+};
+
+void LoseRank(Transition& transition, JobRecord& job, int rank, const Loss& loss) {
+  RankState& state = job.ranks[rank];
+  const bool working = !state.left;
+  state.phase = RankPhase::kLost;
+  state.reason = loss.cause;
+  state.left = true;
+  if (!working || !IsUnderway(job.state)) return;
+  job.step = std::max(job.step, loss.step);
+  if (AnyFinished(job)) return SucceedWhenDone(transition, job);
+  EndEpoch(transition, job,
+           {.cause = absl::StrCat("rank ", rank, " on worker ", state.worker.value(),
+                                  " was lost after step ", job.step, ": ", loss.cause),
+            .unnoticed_ms = loss.silent_ms});
+  NoteLeaving(transition, job);
+}
+
+void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, const Loss& loss) {
+  if (std::exchange(holder.left, true)) return;
+  if (IsAtWork(job) && !AnyFinished(job)) {
+    job.step = std::max(job.step, loss.step);
+    EndEpoch(transition, job,
+             {.cause = absl::StrCat("worker ", holder.worker.value(),
+                                    ", which held copies, was lost after step ", job.step, ": ",
+                                    loss.cause),
+              .unnoticed_ms = loss.silent_ms});
+  }
+  NoteLeaving(transition, job);
+}
+
+void LoseWorker(Transition& transition, WorkerState& worker, const Loss& loss) {
+  worker.alive = false;
+  worker.lost_unix_ms = transition.now();
+  const std::optional<Seat> seat = std::exchange(worker.seat, std::nullopt);
+  const auto is_worker = [&](const auto& member) {
+    return member.worker == worker.id && member.incarnation == worker.incarnation;
+  };
+  for (auto& [id, job] : transition.state().jobs) {
+    const auto answer = job.answers.find(worker.id);
+    if (answer != job.answers.end() && answer->second.incarnation == worker.incarnation) {
+      job.answers.erase(answer);
+    }
+    if (!IsUnderway(job.state)) continue;
+    const auto holder = std::find_if(job.holders.begin(), job.holders.end(), is_worker);
+    if (holder != job.holders.end()) LoseHolder(transition, job, *holder, loss);
+  }
+  if (!seat) return;
+  JobRecord* job = transition.Job(seat->job);
+  if (job == nullptr || job->epoch != seat->epoch) return;
+  if (seat->rank < 0 || seat->rank >= static_cast<int>(job->ranks.size())) return;
+  if (is_worker(job->ranks[seat->rank])) LoseRank(transition, *job, seat->rank, loss);
+}
+
+void ForgetLostWorkers(Transition& transition) {
+  std::erase_if(transition.state().workers, [&](const auto& entry) {
+    const WorkerState& worker = entry.second;
+    return !worker.alive && transition.now() - worker.lost_unix_ms > kLostWorkerListedMs;
+  });
+}
+
+// An epoch that is at work gives its seats itself: what a Hello says of one is no news, and may be
+// a lie.
+bool IsStale(Transition& transition, const WorkerState& worker, const Seat& seat) {
+  if (seat.rank < 0 || seat.rank >= kMostRanks) return false;
+  const JobRecord* job = transition.Job(seat.job);
+  if (job == nullptr || seat.epoch < job->epoch) return true;
+  if (seat.epoch > job->epoch || seat.rank >= static_cast<int>(job->ranks.size())) return false;
+  const RankState& rank = job->ranks[seat.rank];
+  if (rank.worker != worker.id || rank.incarnation != worker.incarnation) return false;
+  return IsTerminal(job->state) || rank.phase == RankPhase::kLost;
+}
+
+// A worker may say that it is a rank of something that it is no longer: it stays busy until it has
+// answered an Abort, so that two epochs never share a worker.
+void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::WorkerJoined& event) {
+  if (event.job_id().empty()) return;
+  const Seat seat{JobId(event.job_id()), Epoch(event.epoch()), event.rank()};
+  if (!IsStale(transition, worker, seat)) return;
+  worker.seat = seat;
+  transition.Act(
+      SendAbort{worker.id, worker.incarnation, seat, "the job went on without this worker"});
+}
+
+}  // namespace
+
+void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
+  const WorkerId id(event.worker_id());
+  const Incarnation incarnation(event.incarnation());
+  WorkerState& worker = transition.state().workers[id];
+  const bool known = !worker.id.value().empty();
+  if (known && worker.incarnation == incarnation && worker.alive) return;
+  // A process that was replaced never comes back (F24, F25).
+  if (std::count(worker.retired.begin(), worker.retired.end(), incarnation) > 0) return;
+  if (known && worker.incarnation != incarnation) {
+    if (worker.alive) {
+      LoseWorker(transition, worker, {.cause = "a new process took the worker's place"});
+    }
+    worker.retired.push_back(worker.incarnation);
+    if (worker.retired.size() > kRetiredIncarnations) worker.retired.erase(worker.retired.begin());
+    worker.draining = false;
+    worker.drain_reason.clear();
+  }
+  // Should it have missed that, it is told again.
+  worker.dismissed = false;
+  worker.id = id;
+  worker.incarnation = incarnation;
+  worker.device = event.device();
+  worker.host = event.host();
+  worker.shared_memory_domain = event.shared_memory_domain();
+  worker.data_address = event.data_address();
+  worker.network_address = event.network_address();
+  worker.numerics_fingerprint = event.numerics_fingerprint();
+  worker.output_root = event.output_root();
+  worker.alive = true;
+  worker.lost_unix_ms = 0;
+  AdoptStaleRank(transition, worker, event);
+  ForgetLostWorkers(transition);
+}
+
+void OnWorkerLost(Transition& transition, const v1::WorkerLost& event) {
+  WorkerState* worker = transition.Worker(WorkerId(event.worker_id()));
+  if (worker == nullptr || !worker->alive) return;
+  if (worker->incarnation != Incarnation(event.incarnation())) return;
+  LoseWorker(transition, *worker, {event.cause(), event.step(), event.silent_ms()});
+}
+
+void OnDrainRequested(Transition& transition, const v1::DrainRequested& event) {
+  const Incarnation incarnation(event.incarnation());
+  if (!IsAlive(transition.state(), WorkerId(event.worker_id()), incarnation)) return;
+  WorkerState& worker = *transition.Worker(WorkerId(event.worker_id()));
+  if (std::exchange(worker.draining, true)) return;
+  worker.drain_reason = event.reason();
+}
+
+void OnHoldingsReported(Transition& transition, const v1::HoldingsReported& event) {
+  const WorkerId id(event.worker_id());
+  const Incarnation incarnation(event.incarnation());
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch())) return;
+  if (job->state != v1::JOB_STATE_RECOVERING || !job->holders_asked) return;
+  if (!IsAlive(transition.state(), id, incarnation)) return;
+  for (CopyHolder& holder : job->holders) {
+    if (holder.worker != id || holder.incarnation != incarnation) continue;
+    holder.left = true;
+    RecordAnswer(*job, id, incarnation, event.holdings());
+    return NoteLeaving(transition, *job);
+  }
+}
+
+}  // namespace sherd

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/timer_queue.h"
+#include "sherd/v1/worker.pb.h"
+
+namespace sherd {
+
+struct HangOptions {
+  // Of jobs that do not say their own.
+  absl::Duration failure_detection;
+  // An epoch's first step may take this long: memory is touched, caches are cold.
+  absl::Duration first_step_time;
+};
+
+// Finds jobs that do not get on although all their workers are alive. Of a job without a new step
+// for its patience every rank is asked where it is, twice; when none has moved in between, the job
+// hangs, and the verdict names who is to blame. One thread.
+class HangWatch {
+ public:
+  using Append = std::function<void(v1::DurableEvent)>;
+  using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
+
+  HangWatch(const HangOptions& options, const Clock& clock, const Journal& journal,
+            TimerQueue& timers, Send send, Append append);
+  HangWatch(const HangWatch&) = delete;
+
+  // Call often: what is done between two calls is dated with the later one.
+  void Check(absl::Time now);
+  // A worker's answer to LocateRank; ignored when it was not asked.
+  void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
+  // The longest time between two steps: ten times failure_detection, or five times the median of
+  // the last steps.
+  absl::Duration PatienceOf(const JobRecord& job) const;
+  // Ends the job's epoch, which is hung: nothing was heard of it for `stalled`. -1: no rank.
+  void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);
+
+ private:
+  using Positions = std::map<int, v1::RankPosition>;
+  struct Watch {
+    Epoch epoch;
+    // What the job had done, and since when nothing came after it.
+    int64_t step = 0;
+    int64_t eval_step = 0;
+    int64_t checkpoint_step = 0;
+    absl::Time since;
+    std::deque<double> step_ms;
+    // Ranks are being asked.
+    bool asking = false;
+    Positions positions;
+  };
+
+  bool IsWatched(const JobRecord& job) const;
+  // Whether the job did something since the last look.
+  bool Moves(const JobRecord& job, Watch& watch) const;
+  // Has every rank asked; `then` gets the answers that came in time, if there is still a reason.
+  void Ask(const JobRecord& job, std::function<void(const JobRecord&, Watch&)> then);
+  void Judge(const JobRecord& job, Watch& watch, const Positions& before);
+
+  const HangOptions options_;
+  const Clock& clock_;
+  const Journal& journal_;
+  TimerQueue& timers_;
+  const Send send_;
+  const Append append_;
+  std::map<JobId, Watch> watches_;
+  absl::Time last_check_ = absl::InfinitePast();
+};
+
+}  // namespace sherd
