@@ -253,11 +253,11 @@ TEST_F(ElasticTest, RanksThatDoNotPauseInTimeAreAborted) {
   v1::SessionRequest leaving;
   leaving.mutable_leaving();
   Tell(links_.at("w1"), leaving);
-  Live(absl::Seconds(119));
+  Live(absl::Seconds(29));
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("abort")));
   Live(absl::Seconds(2));
   EXPECT_THAT(links_.at("w0")->Kinds(), Contains("abort"));
-  EXPECT_THAT(Job(job_).reason, HasSubstr("the ranks did not stop within 2m"));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("the ranks did not stop within 30s"));
 }
 
 TEST_F(ElasticTest, AHolderThatSaysNothingIsGivenUp) {  // F33
