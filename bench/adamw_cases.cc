@@ -70,8 +70,8 @@ KernelCase AdamWCase(const KernelOptions& options) {
     float* master = state->master.as<float>();
     void* const stored = half ? static_cast<void*>(state->param.data()) : master;
     const DType type = half ? DType::kBF16 : DType::kF32;
-    ops->AdamW({stored, type, false}, master, state->m.as<float>(), state->v.as<float>(),
-               state->grad.data(), type, params, elements);
+    const AdamWState kept{master, state->m.as<float>(), state->v.as<float>()};
+    ops->AdamW({stored, type, false}, kept, kept, state->grad.data(), type, params, elements);
   };
   return {{{"elements", static_cast<double>(elements)}}, [=] { return Timed(update); }};
 }

@@ -119,13 +119,14 @@ void AdamW(benchmark::State& state) {
                            .weight_decay = 0.1,
                            .step = 10,
                            .grad_scale = 1};
+  const AdamWState kept{master.data(), m.data(), v.data()};
   for (auto _ : state) {
     if (half) {
-      ops->AdamW({param.data(), DType::kBF16, false}, master.data(), m.data(), v.data(),
-                 grad_half.data(), DType::kBF16, params, elements);
+      ops->AdamW({param.data(), DType::kBF16, false}, kept, kept, grad_half.data(), DType::kBF16,
+                 params, elements);
     } else {
-      ops->AdamW({master.data(), DType::kF32, false}, master.data(), m.data(), v.data(),
-                 grad.data(), DType::kF32, params, elements);
+      ops->AdamW({master.data(), DType::kF32, false}, kept, kept, grad.data(), DType::kF32, params,
+                 elements);
     }
   }
   CountElements(state, elements);

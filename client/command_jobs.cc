@@ -31,7 +31,6 @@ ExitCode SubmitCommand(const Connection& connection, const std::string& job_file
   const absl::StatusOr<JobFile> file = ReadJobFile(job_file, overrides);
   if (!file.ok()) return ComplainAboutUse(file.status());
   if (absl::Status valid = CheckJobFile(*file); !valid.ok()) return Complain(valid);
-  for (const std::string& warning : file->warnings) std::cerr << warning << "\n";
   return Ask(
       connection,
       [&](JobClient& client) -> absl::StatusOr<v1::Job> {

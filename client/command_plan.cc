@@ -53,7 +53,6 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, const PlanRequest& re
   SHERD_ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.job_file, flags.overrides));
   SHERD_RETURN_IF_ERROR(CheckJobFile(file));
   SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, kMostTheoryWorkers, file.spec));
-  for (const std::string& warning : file.warnings) std::cerr << warning << "\n";
   PlannedJob job;
   job.spec = NormalizeJobSpec(file.spec);
   std::vector<std::string> idle;

@@ -50,7 +50,7 @@ ExitCode RunCommand(const RunOptions& options, StandardOutput& output) {
       !enough.ok()) {
     return Complain(enough);
   }
-  std::vector<std::string> chatter = file->warnings;
+  std::vector<std::string> chatter;
   WorldOf(NormalizeJobSpec(file->spec), options.workers, chatter);
   for (const std::string& sentence : chatter) std::cerr << sentence << "\n";
   std::error_code error;

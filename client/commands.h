@@ -52,7 +52,8 @@ ExitCode RunCommand(const RunOptions& options, StandardOutput& output);
 // Speaks to nobody and reads no file but the job's. kOther when it does not fit into a limit.
 ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format);
 
-// Becomes `sherd-worker sample ARGUMENTS…`; returns only when that cannot be started.
-ExitCode SampleCommand(const std::vector<std::string>& arguments);
+// Becomes `sherd-worker COMMAND ARGUMENTS…`, a command that needs what only workers know: "sample"
+// or "checkpoints". Returns only when that cannot be started.
+ExitCode WorkerCommand(const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace sherd

@@ -134,9 +134,6 @@ class Reader {
                            key.accepted.empty()
                                ? "; leave it out"
                                : absl::StrCat("; leave it out or write ", key.accepted.front())));
-    } else if (absl::c_any_of(key.inert, is_text)) {
-      file_.warnings.push_back(
-          absl::StrCat(Where(node.key_line), ": ", key.path, " has no effect in this version"));
     }
   }
 

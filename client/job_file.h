@@ -20,8 +20,6 @@ struct JobFile {
   std::string source;
   // By field, "train.global_batch": "fortunes.yaml:7" or "--set train.global_batch=8".
   std::map<std::string, std::string> origins;
-  // Values that are accepted although this version does nothing with them, one sentence each.
-  std::vector<std::string> warnings;
 };
 
 // kInvalidArgument with one line for each thing that is wrong: "fortunes.yaml:7: unknown key

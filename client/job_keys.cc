@@ -165,13 +165,10 @@ v1::TrainSpec& Train(Spec& s) { return *s.mutable_train(); }
 v1::OptimizerSpec& Optimizer(Spec& s) { return *s.mutable_train()->mutable_optimizer(); }
 v1::ScheduleSpec& Schedule(Spec& s) { return *s.mutable_train()->mutable_schedule(); }
 v1::ParallelSpec& Parallel(Spec& s) { return *s.mutable_parallel(); }
+v1::ElasticSpec& Elastic(Spec& s) { return *s.mutable_elastic(); }
+v1::CheckpointSpec& Checkpoint(Spec& s) { return *s.mutable_checkpoint(); }
 
-constexpr absl::string_view kZeroOrOne[] = {"0", "1"};
-constexpr absl::string_view kThree[] = {"0", "3"};
-constexpr absl::string_view kHundred[] = {"0", "100"};
 constexpr absl::string_view kTrue[] = {"true"};
-constexpr absl::string_view kNone[] = {"none"};
-constexpr absl::string_view kStop[] = {"stop"};
 
 constexpr JobKey kJobKeys[] = {
     {"name", [](const Node& n, Spec& s) { return NonEmpty(n, *s.mutable_name()); }},
@@ -315,30 +312,39 @@ constexpr JobKey kJobKeys[] = {
     {"precision.reproducible", nullptr, kTrue},
 
     {"elastic.min_workers",
-     [](const Node& n, Spec& s) {
-       return Size(n, *s.mutable_elastic(), &v1::ElasticSpec::set_min_workers);
-     }},
+     [](const Node& n, Spec& s) { return Size(n, Elastic(s), &v1::ElasticSpec::set_min_workers); }},
     {"elastic.max_workers",
      [](const Node& n, Spec& s) {
-       return Count(n, *s.mutable_elastic(), &v1::ElasticSpec::set_max_workers);
+       return Count(n, Elastic(s), &v1::ElasticSpec::set_max_workers);
      }},
-    {"elastic.replicas", nullptr, kZeroOrOne,
-     absl::Span<const absl::string_view>(kZeroOrOne + 1, 1)},
+    {"elastic.replicas",
+     [](const Node& n, Spec& s) { return Count(n, Elastic(s), &v1::ElasticSpec::set_replicas); }},
     {"elastic.failure_detection",
      [](const Node& n, Spec& s) {
        int64_t milliseconds = 0;
        SHERD_RETURN_IF_ERROR(ReadDurationMs(n, milliseconds));
-       s.mutable_elastic()->set_failure_detection_ms(milliseconds);
+       Elastic(s).set_failure_detection_ms(milliseconds);
        return absl::OkStatus();
      }},
-    {"elastic.on_nan", nullptr, kStop},
-    {"elastic.max_rollbacks", nullptr, kThree},
+    {"elastic.on_nan",
+     [](const Node& n, Spec& s) {
+       return Name(n, Elastic(s), &v1::ElasticSpec::set_on_nan, OnNanFromName, OnNanNames());
+     }},
+    {"elastic.max_rollbacks",
+     [](const Node& n, Spec& s) {
+       return Count(n, Elastic(s), &v1::ElasticSpec::set_max_rollbacks);
+     }},
 
     {"checkpoint.dir",
-     [](const Node& n, Spec& s) { return NonEmpty(n, *s.mutable_checkpoint()->mutable_dir()); }},
-    {"checkpoint.every", nullptr, kHundred, absl::Span<const absl::string_view>(kHundred + 1, 1)},
-    {"checkpoint.keep", nullptr, kThree},
-    {"checkpoint.resume", nullptr, kNone},
+     [](const Node& n, Spec& s) { return NonEmpty(n, *Checkpoint(s).mutable_dir()); }},
+    {"checkpoint.every",
+     [](const Node& n, Spec& s) {
+       return Count(n, Checkpoint(s), &v1::CheckpointSpec::set_every);
+     }},
+    {"checkpoint.keep",
+     [](const Node& n, Spec& s) { return Count(n, Checkpoint(s), &v1::CheckpointSpec::set_keep); }},
+    {"checkpoint.resume",
+     [](const Node& n, Spec& s) { return NonEmpty(n, *Checkpoint(s).mutable_resume()); }},
 };
 
 }  // namespace

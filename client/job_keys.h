@@ -16,10 +16,7 @@ struct JobKey {
   // would be right. nullptr: this version does not execute the key; only the values in `accepted`
   // are taken, so that a file written for a later version runs when it asks for nothing more.
   absl::Status (*read)(const YamlNode& value, v1::JobSpec& spec);
-  // Of the plain values that are accepted, those in `inert` promise what this version does not do:
-  // the user is told.
   absl::Span<const absl::string_view> accepted = {};
-  absl::Span<const absl::string_view> inert = {};
 };
 
 // All keys, section by section.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -29,8 +30,14 @@ struct CommandLine {
   std::optional<int> rank;
   RunOptions run;
   PlanFlags plan;
-  std::vector<std::string> sample;
+  // Of a command that the worker program has.
+  std::vector<std::string> remaining;
 };
+
+// What needs the model or the files of checkpoints; the worker program has them.
+constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
+    {"sample", "Generate text from the weights of a job"},
+    {"checkpoints", "List or verify the checkpoints that jobs have left"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {
   command.add_option("-o,--output", line.format, "table, json or yaml")
@@ -145,6 +152,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
+<<<<<<< HEAD
   AddRemote(app, "drain", "Have a worker leave when its work has moved to others", line)
       .add_option("WORKER", line.worker_id, "The worker's id, as `sherd workers` shows it")
       ->required()
@@ -152,6 +160,11 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   app.add_subcommand("sample", "Generate text from the weights of a job")
       ->prefix_command()
       ->set_help_flag();
+=======
+  for (const auto& [name, help] : kWorkerCommands) {
+    app.add_subcommand(name, help)->prefix_command()->set_help_flag();
+  }
+>>>>>>> ckpt
 }
 
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
@@ -167,8 +180,12 @@ ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardO
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);
   if (command == "workers") return WorkersCommand(connection);
+<<<<<<< HEAD
   if (command == "drain") return DrainCommand(connection, line.worker_id);
   return SampleCommand(line.sample);
+=======
+  return WorkerCommand(command, line.remaining);
+>>>>>>> ckpt
 }
 
 // "sherd sbmit" deserves better than "not expected".
@@ -200,7 +217,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App& command = *app.get_subcommands().front();
-  line.sample = command.remaining();
+  line.remaining = command.remaining();
   line.connection.format = FormatFromName(line.format);
   line.run.format = line.connection.format;
   line.run.job_file = line.job_file;

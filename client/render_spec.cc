@@ -82,7 +82,19 @@ Json ParallelJson(const v1::ParallelSpec& parallel) {
 Json ElasticJson(const v1::ElasticSpec& elastic) {
   return {{"min_workers", elastic.min_workers()},
           {"max_workers", elastic.max_workers()},
-          {"failure_detection", absl::StrCat(elastic.failure_detection_ms(), "ms")}};
+          {"replicas", elastic.replicas()},
+          {"failure_detection", absl::StrCat(elastic.failure_detection_ms(), "ms")},
+          {"on_nan", Name(elastic.on_nan())},
+          {"max_rollbacks", elastic.max_rollbacks()}};
+}
+
+Json CheckpointJson(const v1::CheckpointSpec& checkpoint) {
+  Json json = Json::object();
+  if (!checkpoint.dir().empty()) json["dir"] = checkpoint.dir();
+  json["every"] = checkpoint.every();
+  json["keep"] = checkpoint.keep();
+  json["resume"] = checkpoint.resume();
+  return json;
 }
 
 }  // namespace
@@ -96,8 +108,8 @@ Json SpecJson(const v1::JobSpec& spec) {
       {"parallel", ParallelJson(spec.parallel())},
       {"precision",
        {{"compute", Name(spec.precision().compute())}, {"grad", Name(spec.precision().grad())}}},
-      {"elastic", ElasticJson(spec.elastic())}};
-  if (!spec.checkpoint().dir().empty()) json["checkpoint"] = {{"dir", spec.checkpoint().dir()}};
+      {"elastic", ElasticJson(spec.elastic())},
+      {"checkpoint", CheckpointJson(spec.checkpoint())}};
   json["priority"] = spec.priority();
   return json;
 }

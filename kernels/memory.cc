@@ -43,7 +43,7 @@ std::byte* Allocate(int64_t bytes) {
 const char* NameOf(Pool pool) {
   constexpr const char* kNames[kPools] = {"params",       "grads",    "optimizer",   "padding",
                                           "accumulators", "gathered", "activations", "comm",
-                                          "staging",      "scratch"};
+                                          "staging",      "scratch", "replicas"};
   return kNames[static_cast<int>(pool)];
 }
 

@@ -19,11 +19,12 @@ enum class Pool : uint8_t {
   kActivations,
   kComm,
   kStaging,
-  kScratch  // what kernels work in, of all threads
+  kScratch,  // what kernels work in, of all threads
+  kReplicas  // stored versions of the rank's shard beside the one that is updated
 };
-inline constexpr int kPools = 10;
+inline constexpr int kPools = 11;
 // "params", "grads", "optimizer", "padding", "accumulators", "gathered", "activations", "comm",
-// "staging", "scratch".
+// "staging", "scratch", "replicas".
 const char* NameOf(Pool pool);
 
 // Counts bytes where they are allocated. Knows nothing of what was predicted. Thread-safe.

@@ -71,6 +71,15 @@ struct AdamWParams {
   float grad_scale;
 };
 
+// What AdamW keeps of its parameters: (elements) each.
+struct AdamWState {
+  float* master = nullptr;
+  float* m = nullptr;
+  float* v = nullptr;
+
+  AdamWState From(int64_t begin) const { return {master + begin, m + begin, v + begin}; }
+};
+
 // An exact sum of squares of floats: order-free, hence independent of how shards are cut.
 // A fixed-point number of 640 bits, least significant limb first, that covers every square of a
 // finite float and 2^60 of them. A NaN or infinity among the inputs is remembered instead of
@@ -203,10 +212,10 @@ class Ops {
                                   const LogitStatistics* own, const LogitStatistics* joined,
                                   float scale, int64_t rows) = 0;
 
-  // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction. Updates
-  // master, m, v in fp32 from grad (elements, of grad_dtype) and writes `param`: master rounded to
-  // bf16, or nothing more when param.data == master (fp32, whose parameters are the master).
-  virtual void AdamW(GradOut param, float* master, float* m, float* v, const void* grad,
+  // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction. Makes `to`
+  // of `from`, which may be the same, and grad (elements, of grad_dtype), in fp32, and writes
+  // `param`: the new master as it is or rounded to bf16; nothing more when param.data == to.master.
+  virtual void AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,
                      DType grad_dtype, const AdamWParams& params, int64_t elements) = 0;
 
   // sum += Σ x², exactly.

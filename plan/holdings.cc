@@ -71,6 +71,20 @@ std::optional<Version> ChooseVersion(const v1::JobSpec& spec, int64_t restored,
   return chosen;
 }
 
+int64_t RestoredEpoch(int64_t logged, const std::map<int64_t, int64_t>& starts,
+                      absl::Span<const Holder> holders) {
+  int64_t restored = logged;
+  for (const Holder& holder : holders) {
+    for (const v1::Holding& held : holder.holdings) {
+      const auto start = starts.find(held.epoch());
+      if (start != starts.end() && held.step() > start->second) {
+        restored = std::max<int64_t>(restored, held.epoch());
+      }
+    }
+  }
+  return restored;
+}
+
 std::vector<int> SourceParts(const v1::JobSpec& spec, int from, int to, int rank) {
   const int tensor = TensorDegreeOf(spec.parallel());
   const int place = rank % tensor;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,15 @@ struct Holder {
 // its ranks had restored: what is older was training's past already then.
 std::optional<Version> ChooseVersion(const v1::JobSpec& spec, int64_t restored,
                                      absl::Span<const Holder> holders);
+
+// The `restored` of ChooseVersion: `logged`, the newest epoch of which the log says so, or a later
+// one that has trained. Its first update follows an exchange that each rank enters with its
+// restored shard stored, so a step after the one that it went on after proves what its ranks could
+// not say any more. Without that, copies of an older world that nobody has dropped yet would
+// outnumber what was committed since. `starts`: the step that each epoch after `logged` went on
+// after.
+int64_t RestoredEpoch(int64_t logged, const std::map<int64_t, int64_t>& starts,
+                      absl::Span<const Holder> holders);
 
 // The parts of a version of `from` ranks that hold what rank `rank` of a world of `to` ranks will:
 // ascending. The parts of worlds of equal size are the same.

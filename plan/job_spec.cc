@@ -38,6 +38,8 @@ constexpr Named<v1::Recompute> kRecomputes[] = {{v1::RECOMPUTE_NONE, "none"},
                                                 {v1::RECOMPUTE_BLOCK, "block"}};
 constexpr Named<v1::Offload> kOffloads[] = {{v1::OFFLOAD_NONE, "none"},
                                             {v1::OFFLOAD_OPTIMIZER, "optimizer"}};
+constexpr Named<v1::OnNan> kOnNans[] = {{v1::ON_NAN_STOP, "stop"},
+                                        {v1::ON_NAN_ROLLBACK, "rollback"}};
 constexpr Named<v1::JobState> kJobStates[] = {
     {v1::JOB_STATE_QUEUED, "QUEUED"},       {v1::JOB_STATE_FORMING, "FORMING"},
     {v1::JOB_STATE_RUNNING, "RUNNING"},     {v1::JOB_STATE_RECOVERING, "RECOVERING"},
@@ -187,6 +189,7 @@ absl::string_view NameOf(v1::ScheduleKind kind) { return NameIn(kScheduleKinds, 
 absl::string_view NameOf(v1::GradientReduction reduction) { return NameIn(kReductions, reduction); }
 absl::string_view NameOf(v1::Recompute recompute) { return NameIn(kRecomputes, recompute); }
 absl::string_view NameOf(v1::Offload offload) { return NameIn(kOffloads, offload); }
+absl::string_view NameOf(v1::OnNan on_nan) { return NameIn(kOnNans, on_nan); }
 absl::string_view NameOf(v1::JobState state) { return NameIn(kJobStates, state); }
 
 std::vector<absl::string_view> StrategyNames() { return NamesIn(kStrategies); }
@@ -197,6 +200,7 @@ std::vector<absl::string_view> ScheduleKindNames() { return NamesIn(kScheduleKin
 std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReductions); }
 std::vector<absl::string_view> RecomputeNames() { return NamesIn(kRecomputes); }
 std::vector<absl::string_view> OffloadNames() { return NamesIn(kOffloads); }
+std::vector<absl::string_view> OnNanNames() { return NamesIn(kOnNans); }
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {
@@ -212,6 +216,7 @@ v1::GradientReduction GradientReductionFromName(absl::string_view name) {
 }
 v1::Recompute RecomputeFromName(absl::string_view name) { return ValueIn(kRecomputes, name); }
 v1::Offload OffloadFromName(absl::string_view name) { return ValueIn(kOffloads, name); }
+v1::OnNan OnNanFromName(absl::string_view name) { return ValueIn(kOnNans, name); }
 
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates) {
   // Beyond this a "did you mean" is a guess, and the distance of a huge name costs too much.
@@ -243,9 +248,14 @@ v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
   v1::ElasticSpec& elastic = *spec.mutable_elastic();
   if (elastic.min_workers() == 0) elastic.set_min_workers(1);
   if (elastic.failure_detection_ms() == 0) elastic.set_failure_detection_ms(3000);
+  if (!elastic.has_replicas()) elastic.set_replicas(1);
+  if (elastic.on_nan() == v1::ON_NAN_UNSPECIFIED) elastic.set_on_nan(v1::ON_NAN_STOP);
+  if (!elastic.has_max_rollbacks()) elastic.set_max_rollbacks(3);
   // A job without a place for its weights would train for nothing.
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (checkpoint.dir().empty()) checkpoint.set_dir(spec.name());
+  if (!checkpoint.has_keep()) checkpoint.set_keep(3);
+  if (checkpoint.resume().empty()) checkpoint.set_resume("none");
   return spec;
 }
 

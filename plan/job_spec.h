@@ -18,6 +18,7 @@ absl::string_view NameOf(v1::ScheduleKind kind);
 absl::string_view NameOf(v1::GradientReduction reduction);
 absl::string_view NameOf(v1::Recompute recompute);
 absl::string_view NameOf(v1::Offload offload);
+absl::string_view NameOf(v1::OnNan on_nan);
 absl::string_view NameOf(v1::JobState state);  // "QUEUED", …
 
 // All valid names of an enumeration of the job file, in order: for parsers and "did you mean".
@@ -29,6 +30,7 @@ std::vector<absl::string_view> ScheduleKindNames();
 std::vector<absl::string_view> GradientReductionNames();
 std::vector<absl::string_view> RecomputeNames();
 std::vector<absl::string_view> OffloadNames();
+std::vector<absl::string_view> OnNanNames();
 std::vector<absl::string_view> PresetNames();
 
 // UNSPECIFIED when no value has the name.
@@ -40,6 +42,7 @@ v1::ScheduleKind ScheduleKindFromName(absl::string_view name);
 v1::GradientReduction GradientReductionFromName(absl::string_view name);
 v1::Recompute RecomputeFromName(absl::string_view name);
 v1::Offload OffloadFromName(absl::string_view name);
+v1::OnNan OnNanFromName(absl::string_view name);
 
 // The candidate closest to `name` by edit distance; "" when none is close.
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates);

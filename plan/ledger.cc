@@ -131,6 +131,7 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.exchange_bytes = kExchangeFixedBytes + kExchangeBytesPerRound * plan.micro_batches.rounds;
   plan.param_bytes = ElementBytes(spec.precision().compute());
   plan.grad_bytes = ElementBytes(spec.precision().grad());
+  plan.keeps_versions = spec.elastic().replicas() > 0;
   plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy,
                             OptionsOf(plan, spec, /*trains=*/true));
   return plan;
@@ -179,6 +180,20 @@ int64_t ArenaBytes(const RankPlan& plan) {
                                           : whole_elements) *
            plan.grad_bytes;
   return bytes;
+}
+
+int64_t VersionBytes(const RankPlan& plan) {
+  int64_t elements = 0;
+  for (size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    elements += plan.Owned(static_cast<int>(unit)).size();
+  }
+  return elements * kVersionElementBytes;
+}
+
+int64_t HoldingBytes(const RankPlan& plan) {
+  constexpr int64_t kPage = 4096;
+  const int64_t slot = (VersionBytes(plan) + kPage - 1) / kPage * kPage;
+  return kHoldingHeadBytes + 2 * slot;
 }
 
 int64_t ReplicaArenaBytes(const RankPlan& plan) {
@@ -246,6 +261,12 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict_state("grads", row.grads, plan.grad_bytes);
   predict_state("optimizer", row.optimizer, OptimizerElementBytes(plan.param_bytes));
   predict("padding", padding);
+  if (plan.keeps_versions) {
+    // What is updated is one of the versions.
+    const int64_t updated =
+        VersionBytes(plan) / kVersionElementBytes * OptimizerElementBytes(plan.param_bytes);
+    predict("replicas", HoldingBytes(plan) - updated);
+  }
 
   const bool scattered = plan.ScattersEachMicroBatch();
   const MicroBatches& split = plan.micro_batches;

@@ -30,6 +30,8 @@ struct RankPlan {
   int64_t exchange_bytes = 0;
   int64_t param_bytes = 2;
   int64_t grad_bytes = 2;
+  // Every step leaves a version of the rank's shard that outlives it (elastic.replicas).
+  bool keeps_versions = false;
 
   // Gradients of a micro-batch lie in buffers that units share until they are scattered.
   bool ScattersEachMicroBatch() const {
@@ -76,6 +78,13 @@ int64_t ShareBytes(const RankPlan& plan, int members);
 int64_t TensorArenaBytes(const RankPlan& plan, const v1::JobSpec& spec);
 // Whether shares are also summed among fewer members than the tensor-parallel group has.
 bool SumsOverKvCopies(const RankPlan& plan);
+
+// One version of the rank's shard: master copies and moments of all that it owns, padding included;
+// and the memory that two of them are kept in, in whole pages behind a head.
+inline constexpr int64_t kVersionElementBytes = 12;
+inline constexpr int64_t kHoldingHeadBytes = 69632;
+int64_t VersionBytes(const RankPlan& plan);
+int64_t HoldingBytes(const RankPlan& plan);
 
 // Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
 // is written.

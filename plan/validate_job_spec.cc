@@ -28,6 +28,8 @@ constexpr double kMinEpsilon = 1e-30;
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMinDetectionMs = 200;
 constexpr int64_t kMaxDetectionMs = 600'000;
+constexpr int64_t kMaxReplicas = 16;
+constexpr int64_t kMaxRollbacks = 1000;
 constexpr size_t kMaxNameLength = 100;
 constexpr int kMaxPaths = 10'000;
 constexpr size_t kMaxPathLength = 4096;
@@ -174,6 +176,28 @@ void CheckElastic(const v1::ElasticSpec& elastic, SpecRules& rules) {
                            elastic.failure_detection_ms() < kMinDetectionMs ? "200ms" : "10m",
                            " (200ms to 10m)"));
   }
+  rules.CheckRange("elastic.replicas", elastic.replicas(), 0, kMaxReplicas);
+  if (NameOf(elastic.on_nan()).empty()) {
+    rules.Add("elastic.on_nan", absl::StrCat("must be one of ", absl::StrJoin(OnNanNames(), ", ")));
+  }
+  rules.CheckRange("elastic.max_rollbacks", elastic.max_rollbacks(), 0, kMaxRollbacks);
+}
+
+void CheckCheckpoint(const v1::JobSpec& spec, SpecRules& rules) {
+  const v1::CheckpointSpec& checkpoint = spec.checkpoint();
+  const std::string& dir = checkpoint.dir();
+  // The name is the default directory: what is wrong with it was said.
+  if (dir != spec.name() && (dir.size() > kMaxPathLength || HasControl(dir))) {
+    rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
+                                             " characters, none a control character"));
+  }
+  rules.CheckRange("checkpoint.every", checkpoint.every(), 0, kMaxSteps);
+  rules.CheckRange("checkpoint.keep", checkpoint.keep(), 0, kMaxSteps);
+  if (checkpoint.resume().size() > kMaxPathLength || HasControl(checkpoint.resume())) {
+    rules.Add("checkpoint.resume",
+              absl::StrCat("must be 'none', 'latest' or the path of a checkpoint of at most ",
+                           kMaxPathLength, " characters, none a control character"));
+  }
 }
 
 void CheckPrecision(const v1::PrecisionSpec& precision, SpecRules& rules) {
@@ -196,12 +220,7 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckParallel(spec, rules);
   CheckPrecision(spec.precision(), rules);
   CheckElastic(spec.elastic(), rules);
-  const std::string& dir = spec.checkpoint().dir();
-  // The name is the default directory: what is wrong with it was said.
-  if (dir != spec.name() && (dir.size() > kMaxPathLength || HasControl(dir))) {
-    rules.Add("checkpoint.dir", absl::StrCat("must be a path of at most ", kMaxPathLength,
-                                             " characters, none a control character"));
-  }
+  CheckCheckpoint(spec, rules);
   return std::move(rules).Take();
 }
 

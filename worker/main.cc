@@ -27,8 +27,11 @@
 #include "worker/agent/parent.h"
 #include "worker/agent/signals.h"
 #include "worker/agent/supervisor.h"
+#include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
+#include "worker/holdings/holding_links.h"
+#include "worker/holdings/holding_store.h"
 #include "worker/sample/sample_command.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -115,6 +118,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   }
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
+  HoldingStore holdings;
+  const HoldingServer holding_server(*listener, holdings);
   const TrainerOptions trainer_options{
       .data_root = flags.data_root,
       .output_root = flags.output_root,
@@ -129,12 +134,13 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.session.coordinator = flags.coordinator;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
-    return Trainer::Make(assignment, trainer_options, *listener, *registry);
+    return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {
     return InspectJobFiles(request.data(), request.checkpoint(), request.seq_len(), request.vocab(),
                            trainer_options);
   };
+  options.holdings = &holdings;
   options.metrics = registry;
 
   Agent agent(std::move(options));
@@ -183,10 +189,10 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
 
 int main(int argc, char** argv) {
   const pid_t parent = getppid();
-  // The weights' reader lives here, where the model is; `sherd sample` calls it.
-  if (argc > 1 && absl::string_view(argv[1]) == "sample") {
-    return sherd::SampleMain(argc - 1, argv + 1);
-  }
+  // Whoever reads checkpoints lives here, where the model is; the `sherd` command calls it.
+  const absl::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
+  if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
   sherd::BlockSignals();
   sherd::WorkerFlags flags;
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",

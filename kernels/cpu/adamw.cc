@@ -25,36 +25,38 @@ HWY_BEFORE_NAMESPACE();
 namespace sherd {
 namespace HWY_NAMESPACE {
 
-// `param` is nullptr when the master is the parameter.
-template <typename Grad>
-HWY_INLINE void Update(BF16* param, float* master, float* m, float* v, const Grad* grad,
+// `param` is nullptr when the new master is the parameter.
+template <typename Param, typename Grad>
+HWY_INLINE void Update(Param* param, const AdamWState& from, const AdamWState& to, const Grad* grad,
                        const AdamWConstants& c, int64_t elements) {
   const FloatTag d;
   ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
     const FloatV g = hn::Mul(access.Get(grad + i), hn::Set(d, c.grad_scale));
-    const FloatV m_new = hn::MulAdd(hn::Set(d, c.beta1), access.Get(m + i),
+    const FloatV m_new = hn::MulAdd(hn::Set(d, c.beta1), access.Get(from.m + i),
                                     hn::Mul(hn::Set(d, c.one_minus_beta1), g));
-    const FloatV v_new = hn::MulAdd(hn::Set(d, c.beta2), access.Get(v + i),
+    const FloatV v_new = hn::MulAdd(hn::Set(d, c.beta2), access.Get(from.v + i),
                                     hn::Mul(hn::Set(d, c.one_minus_beta2), hn::Mul(g, g)));
     const FloatV root =
         hn::MulAdd(hn::Sqrt(v_new), hn::Set(d, c.inverse_root_bias2), hn::Set(d, c.eps));
     const FloatV update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m_new), root);
-    const FloatV master_new = hn::MulSub(hn::Set(d, c.decay), access.Get(master + i), update);
-    access.Put(m_new, m + i);
-    access.Put(v_new, v + i);
-    access.Put(master_new, master + i);
+    const FloatV master_new = hn::MulSub(hn::Set(d, c.decay), access.Get(from.master + i), update);
+    access.Put(m_new, to.m + i);
+    access.Put(v_new, to.v + i);
+    access.Put(master_new, to.master + i);
     if (param != nullptr) access.Put(master_new, param + i);
   });
 }
 
-void UpdateFromFloats(BF16* param, float* master, float* m, float* v, const void* grad,
-                      const AdamWConstants& c, int64_t elements) {
-  Update(param, master, m, v, static_cast<const float*>(grad), c, elements);
-}
-void UpdateFromHalves(BF16* param, float* master, float* m, float* v, const void* grad,
-                      const AdamWConstants& c, int64_t elements) {
-  Update(param, master, m, v, static_cast<const BF16*>(grad), c, elements);
-}
+#define SHERD_ADAMW(Name, Param, Grad)                                                         \
+  void Name(void* param, const AdamWState& from, const AdamWState& to, const void* grad,       \
+            const AdamWConstants& c, int64_t elements) {                                       \
+    Update(static_cast<Param*>(param), from, to, static_cast<const Grad*>(grad), c, elements); \
+  }
+SHERD_ADAMW(FloatsFromFloats, float, float)
+SHERD_ADAMW(FloatsFromHalves, float, BF16)
+SHERD_ADAMW(HalvesFromFloats, BF16, float)
+SHERD_ADAMW(HalvesFromHalves, BF16, BF16)
+#undef SHERD_ADAMW
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
@@ -65,8 +67,10 @@ HWY_AFTER_NAMESPACE();
 namespace sherd {
 namespace {
 
-HWY_EXPORT(UpdateFromFloats);
-HWY_EXPORT(UpdateFromHalves);
+HWY_EXPORT(FloatsFromFloats);
+HWY_EXPORT(FloatsFromHalves);
+HWY_EXPORT(HalvesFromFloats);
+HWY_EXPORT(HalvesFromHalves);
 
 constexpr int64_t kRange = 1 << 15;
 
@@ -87,16 +91,21 @@ AdamWConstants Constants(const AdamWParams& params) {
 
 }  // namespace
 
-void CpuOps::AdamW(GradOut param, float* master, float* m, float* v, const void* grad,
+void CpuOps::AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,
                    DType grad_dtype, const AdamWParams& params, int64_t elements) {
   const AdamWConstants constants = Constants(params);
-  BF16* rounded = param.data == master ? nullptr : static_cast<BF16*>(param.data);
+  auto* const stored =
+      param.data == to.master ? nullptr : static_cast<std::byte*>(static_cast<void*>(param.data));
   const auto* grad_bytes = static_cast<const std::byte*>(grad);
+  const bool floats = param.dtype == DType::kF32;
+  const bool from_floats = grad_dtype == DType::kF32;
   ForRanges(elements, kRange, [&](int64_t begin, int64_t end) {
-    const auto update = grad_dtype == DType::kF32 ? HWY_DYNAMIC_DISPATCH(UpdateFromFloats)
-                                                  : HWY_DYNAMIC_DISPATCH(UpdateFromHalves);
-    update(rounded == nullptr ? nullptr : rounded + begin, master + begin, m + begin, v + begin,
-           grad_bytes + begin * SizeOf(grad_dtype), constants, end - begin);
+    const auto update = floats        ? from_floats ? HWY_DYNAMIC_DISPATCH(FloatsFromFloats)
+                                                    : HWY_DYNAMIC_DISPATCH(FloatsFromHalves)
+                               : from_floats ? HWY_DYNAMIC_DISPATCH(HalvesFromFloats)
+                                      : HWY_DYNAMIC_DISPATCH(HalvesFromHalves);
+    update(stored == nullptr ? nullptr : stored + begin * SizeOf(param.dtype), from.From(begin),
+           to.From(begin), grad_bytes + begin * SizeOf(grad_dtype), constants, end - begin);
   });
 }
 

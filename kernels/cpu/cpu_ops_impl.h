@@ -88,8 +88,8 @@ class CpuOps final : public Ops {
                           int64_t rows) override;
 
   // adamw.cc
-  void AdamW(GradOut param, float* master, float* m, float* v, const void* grad, DType grad_dtype,
-             const AdamWParams& params, int64_t elements) override;
+  void AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,
+             DType grad_dtype, const AdamWParams& params, int64_t elements) override;
 
   // reduce.cc
   void AddSquares(const void* x, DType dtype, int64_t elements, ExactSum& sum) override;

@@ -26,8 +26,8 @@ data: {train: [a.txt, b.txt], eval: [c.txt], format: text, tokenizer: bytes}
 train: {steps: 200, global_batch: 32, micro_batch: 4, seq_len: 256, seed: 1, optimizer: {lr: 3e-4, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.1}, schedule: {kind: cosine, warmup: 20, min_lr: 3e-5}, grad_clip: 1.0, eval_every: 50}
 parallel: {strategy: zero3, tensor: 1, shard_group: 0, zero1_gradients: reduce_scatter, reshard_after_forward: true, prefetch: 1, bucket_mb: 25, sequence_parallel: false, recompute: none, offload: none}
 precision: {compute: bf16, grad: bf16, reproducible: true}
-elastic: {min_workers: 1, max_workers: 8, replicas: 1, failure_detection: 3s, on_nan: stop, max_rollbacks: 3}
-checkpoint: {dir: weights, every: 100, keep: 3, resume: none}
+elastic: {min_workers: 1, max_workers: 8, replicas: 1, failure_detection: 3s, on_nan: rollback, max_rollbacks: 0}
+checkpoint: {dir: weights, every: 100, keep: 0, resume: latest}
 priority: 0
 )";
 
@@ -58,10 +58,12 @@ TEST(JobFile, ReadsEveryFieldOfThePublishedExample) {
   EXPECT_EQ(spec.elastic().failure_detection_ms(), 3000);
   EXPECT_EQ(spec.checkpoint().dir(), "weights");
   EXPECT_TRUE(CheckJobFile(*file).ok()) << CheckJobFile(*file);
-  // What the file asks for and this version does not do is said, not swallowed.
-  EXPECT_THAT(file->warnings,
-              ::testing::ElementsAre("job.yaml:7: elastic.replicas has no effect in this version",
-                                     "job.yaml:8: checkpoint.every has no effect in this version"));
+  EXPECT_EQ(spec.elastic().replicas(), 1);
+  EXPECT_EQ(spec.elastic().on_nan(), v1::ON_NAN_ROLLBACK);
+  EXPECT_EQ(spec.elastic().max_rollbacks(), 0);
+  EXPECT_EQ(spec.checkpoint().every(), 100);
+  EXPECT_EQ(spec.checkpoint().keep(), 0);
+  EXPECT_EQ(spec.checkpoint().resume(), "latest");
 }
 
 struct Refusal {
@@ -133,9 +135,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "'bf16'?"},
         Refusal{"LaterFormat", "data: {format: llmc}",
                 "job.yaml:1: data.format: 'llmc' is not supported by this version; use text"},
-        Refusal{"LaterKey", "elastic: {on_nan: rollback}",
-                "job.yaml:1: elastic.on_nan: not supported by this version; leave it out or "
-                "write stop"},
+        Refusal{"LaterKey", "precision: {reproducible: false}",
+                "job.yaml:1: precision.reproducible: not supported by this version; leave it out "
+                "or write true"},
+        Refusal{"UnknownOnNan", "elastic: {on_nan: rolback}",
+                "job.yaml:1: elastic.on_nan: 'rolback' is not one of stop, rollback; did you mean "
+                "'rollback'?"},
+        Refusal{"WordForEvery", "checkpoint: {every: epoch}",
+                "job.yaml:1: checkpoint.every: 'epoch' must be a whole number, as in 32"},
+        Refusal{"EmptyResume", "checkpoint: {resume: ''}",
+                "job.yaml:1: checkpoint.resume: must not be empty"},
         Refusal{"UnknownOffload", "parallel: {offload: optimiser}",
                 "job.yaml:1: parallel.offload: 'optimiser' is not one of none, optimizer; did you "
                 "mean 'optimizer'?"},

@@ -121,7 +121,8 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
         "weight_decay: 0}, schedule: {kind: constant, warmup: 2, min_lr: 1e-9}, "
         "grad_clip: 0, eval_every: 2}\nparallel: {strategy: ddp, prefetch: 0, "
         "reshard_after_forward: false}\nprecision: {compute: fp32}\nelastic: "
-        "{max_workers: 3, failure_detection: 1s}\ncheckpoint: {dir: w}\n",
+        "{max_workers: 3, replicas: 0, failure_detection: 1s, on_nan: rollback, max_rollbacks: 0}\n"
+        "checkpoint: {dir: w, every: 7, keep: 0, resume: out/w/step-00000007-epoch-1}\n",
         "name: c\nmodel: {preset: llama3-1b}\ndata: {train: [x]}\ntrain: {steps: 3}\n",
         "name: d\nmodel: {arch: llama, layers: 1, hidden: 24, heads: 4, kv_heads: 2, vocab: 300, "
         "context: 5, norm_eps: 1e-6, rope_theta: 123.25, rope_scaling: {factor: 8, "

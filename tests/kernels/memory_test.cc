@@ -93,6 +93,7 @@ TEST(Pool, NamesAreTheLedgersLines) {
   EXPECT_STREQ(NameOf(Pool::kAccumulators), "accumulators");
   EXPECT_STREQ(NameOf(Pool::kStaging), "staging");
   EXPECT_STREQ(NameOf(Pool::kScratch), "scratch");
+  EXPECT_STREQ(NameOf(Pool::kReplicas), "replicas");
 }
 
 }  // namespace

@@ -56,7 +56,13 @@ TEST(NormalizeJobSpec, FillsInThePresetAndTheDefaults) {
   EXPECT_EQ(spec.parallel().strategy(), v1::STRATEGY_ZERO3);
   EXPECT_EQ(spec.precision().grad(), v1::DATA_TYPE_BF16);
   EXPECT_EQ(spec.elastic().failure_detection_ms(), 3000);
+  EXPECT_EQ(spec.elastic().replicas(), 1);
+  EXPECT_EQ(spec.elastic().on_nan(), v1::ON_NAN_STOP);
+  EXPECT_EQ(spec.elastic().max_rollbacks(), 3);
   EXPECT_EQ(spec.checkpoint().dir(), "job");
+  EXPECT_EQ(spec.checkpoint().every(), 0);
+  EXPECT_EQ(spec.checkpoint().keep(), 3);
+  EXPECT_EQ(spec.checkpoint().resume(), "none");
   EXPECT_THAT(Violations(spec), IsEmpty());
 }
 
@@ -73,7 +79,13 @@ TEST(NormalizeJobSpec, KeepsWhatIsGivenBesideAPreset) {
   spec.mutable_train()->mutable_optimizer()->set_weight_decay(0);
   spec.mutable_train()->set_grad_clip(0);
   spec.mutable_train()->set_global_batch(6);
+  spec.mutable_elastic()->set_replicas(0);
+  spec.mutable_elastic()->set_max_rollbacks(0);
+  spec.mutable_checkpoint()->set_keep(0);
   spec = NormalizeJobSpec(spec);
+  EXPECT_EQ(spec.elastic().replicas(), 0);
+  EXPECT_EQ(spec.elastic().max_rollbacks(), 0);
+  EXPECT_EQ(spec.checkpoint().keep(), 0);
   EXPECT_EQ(spec.model().hidden(), 96);
   EXPECT_EQ(spec.model().ffn(), 384);
   EXPECT_EQ(spec.train().optimizer().weight_decay(), 0);
@@ -176,6 +188,9 @@ TEST(Names, ReadBackForEveryValue) {
   }
   for (const absl::string_view name : OffloadNames()) {
     EXPECT_EQ(NameOf(OffloadFromName(name)), name);
+  }
+  for (const absl::string_view name : OnNanNames()) {
+    EXPECT_EQ(NameOf(OnNanFromName(name)), name);
   }
   for (const absl::string_view name : DataTypeNames()) {
     EXPECT_EQ(NameOf(DataTypeFromName(name)), name);
@@ -463,6 +478,31 @@ INSTANTIATE_TEST_SUITE_P(
                   },
                   {"elastic.max_workers: 2 is out of range; the nearest valid value is 4 (4 to "
                    "65536)"}},
+        Violation{"TooManyReplicas",
+                  [](v1::JobSpec& s) { s.mutable_elastic()->set_replicas(17); },
+                  {"elastic.replicas: 17 is out of range; the nearest valid value is 16 (0 to "
+                   "16)"}},
+        Violation{
+            "UnknownOnNan",
+            [](v1::JobSpec& s) { s.mutable_elastic()->set_on_nan(static_cast<v1::OnNan>(9)); },
+            {"elastic.on_nan: must be one of stop, rollback"}},
+        Violation{"NegativeRollbacks",
+                  [](v1::JobSpec& s) { s.mutable_elastic()->set_max_rollbacks(-1); },
+                  {"elastic.max_rollbacks: -1 is out of range; the nearest valid value is 0 (0 to "
+                   "1000)"}},
+        Violation{"NegativeEveryAndKeep",
+                  [](v1::JobSpec& s) {
+                    s.mutable_checkpoint()->set_every(-5);
+                    s.mutable_checkpoint()->set_keep(-1);
+                  },
+                  {"checkpoint.every: -5 is out of range; the nearest valid value is 0 (0 to "
+                   "1000000000)",
+                   "checkpoint.keep: -1 is out of range; the nearest valid value is 0 (0 to "
+                   "1000000000)"}},
+        Violation{"ResumeOfNoPath",
+                  [](v1::JobSpec& s) { s.mutable_checkpoint()->set_resume("a\nb"); },
+                  {"checkpoint.resume: must be 'none', 'latest' or the path of a checkpoint of at "
+                   "most 4096 characters, none a control character"}},
         Violation{"HastyDetection",
                   [](v1::JobSpec& s) { s.mutable_elastic()->set_failure_detection_ms(50); },
                   {"elastic.failure_detection: 50ms is out of range; the nearest valid value is "

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -12,8 +13,16 @@
 namespace sherd {
 namespace {
 
+// Deadlines that another thread sets are seen after this long at the latest.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
+
 TrainerEnded EventOf(TrainResult result) {
-  return {std::move(result.status), result.step, std::move(result.operation), result.lost_peer,
+  return {std::move(result.status),
+          result.paused,
+          result.final,
+          result.step,
+          std::move(result.operation),
+          result.lost_peer,
           std::move(result.weights_path)};
 }
 
@@ -30,9 +39,9 @@ class Agent::RankObserver final : public TrainObserver {
 
   // Not by way of the agent's events, where steps would overtake it. Nobody listens to an epoch
   // that has been aborted.
-  void OnReady() override {
+  void OnReady(const v1::RankReady& ready) override {
     v1::RankReport report = stamp_;
-    report.mutable_ready();
+    *report.mutable_ready() = ready;
     Send(std::move(report));
   }
   void OnStep(const v1::StepReport& step) override {
@@ -48,6 +57,11 @@ class Agent::RankObserver final : public TrainObserver {
   void OnLedger(const v1::RankLedger& ledger) override {
     v1::RankReport report = stamp_;
     *report.mutable_ledger() = ledger;
+    Send(std::move(report));
+  }
+  void OnWarning(const v1::Warning& warning) override {
+    v1::RankReport report = stamp_;
+    *report.mutable_warning() = warning;
     Send(std::move(report));
   }
   void OnLog(absl::string_view text) override {
@@ -106,13 +120,42 @@ void Agent::Post(AgentEvent event) {
   events_.push_back(std::move(event));
 }
 
+void Agent::RequestLeave(absl::string_view reason) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool alone = !rank_.has_value() && !session_.connected();
+    if (!alone) {
+      leaving_ = std::string(reason);
+      leave_deadline_ = MonotonicNow() + options_.leave_limit;
+    }
+    if (alone) {
+      events_.push_back(StopRequested{kExitAsked, std::string(reason)});
+      return;
+    }
+  }
+  Log(Severity::kInfo, absl::StrCat("asks to leave: ", reason));
+  v1::Leaving leaving;
+  leaving.set_reason(std::string(reason));
+  session_.Send(std::move(leaving));
+}
+
 AgentEvent Agent::NextEvent() {
   absl::MutexLock lock(&mutex_);
   const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !events_.empty(); };
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&due), abort_deadline_ - MonotonicNow())) {
-    if (MonotonicNow() < abort_deadline_) continue;  // the wall clock jumped
-    abort_deadline_ = absl::InfiniteDuration();
-    return AbortOverdue{};
+  // The wall clock may jump, and deadlines be set meanwhile.
+  while (true) {
+    const absl::Duration now = MonotonicNow();
+    if (!events_.empty()) break;
+    if (now >= abort_deadline_) {
+      abort_deadline_ = absl::InfiniteDuration();
+      return AbortOverdue{};
+    }
+    if (now >= leave_deadline_) {
+      leave_deadline_ = absl::InfiniteDuration();
+      return StopRequested{kExitAsked, absl::StrCat(leaving_, ", and nobody let it go in time")};
+    }
+    mutex_.AwaitWithTimeout(absl::Condition(&due),
+                            std::min({abort_deadline_ - now, leave_deadline_ - now, kLongestWait}));
   }
   AgentEvent event = std::move(events_.front());
   events_.pop_front();
@@ -136,7 +179,27 @@ void Agent::Perform(AbortTrainer& action) {
   trainer_->Abort(action.reason);
 }
 
+void Agent::Perform(PauseTrainer&) { trainer_->Pause(); }
+
+void Agent::Perform(TellPosition& action) {
+  const TrainPosition now = trainer_->Position();
+  v1::RankPosition position;
+  position.set_job_id(action.id.job.value());
+  position.set_epoch(action.id.epoch.value());
+  position.set_rank(action.id.rank);
+  position.set_step(now.step);
+  position.set_operation(now.operation);
+  position.set_waiting(now.waiting);
+  session_.Send(std::move(position));
+}
+
 void Agent::Perform(Report& action) {
+  if (action.report.has_released()) {
+    for (v1::Holding& held :
+         options_.holdings->Seal(action.report.job_id(), action.report.epoch())) {
+      *action.report.mutable_released()->add_holdings() = std::move(held);
+    }
+  }
   if (action.report.has_failed()) {
     Log(Severity::kError,
         absl::StrCat("job ", action.report.job_id(), ", rank ", action.report.rank(),
@@ -185,6 +248,21 @@ void Agent::OnInspect(v1::InspectData request) { inspector_.Inspect(std::move(re
 void Agent::OnShutdown(v1::Shutdown shutdown) {
   Post(StopRequested{kExitAsked, absl::StrCat("the coordinator says: ", shutdown.reason())});
 }
+void Agent::OnReportHoldings(v1::ReportHoldings request) {
+  v1::HoldingsReport report;
+  report.set_job_id(request.job_id());
+  report.set_epoch(request.epoch());
+  for (v1::Holding& held : options_.holdings->Seal(request.job_id(), request.epoch())) {
+    *report.add_holdings() = std::move(held);
+  }
+  session_.Send(std::move(report));
+}
+void Agent::OnRetain(v1::Retain retain) {
+  if (retain.ended()) return options_.holdings->Forget(retain.job_id());
+  options_.holdings->Retain(retain.job_id(), retain.epoch());
+}
+void Agent::OnPause(v1::Pause pause) { Post(PauseReceived{std::move(pause)}); }
+void Agent::OnLocate(v1::LocateRank request) { Post(LocateReceived{std::move(request)}); }
 void Agent::OnEnded(absl::Status why) {
   Post(StopRequested{kExitRefused, std::string(why.message())});
 }

@@ -18,6 +18,7 @@
 #include "worker/agent/agent_state.h"
 #include "worker/agent/inspector.h"
 #include "worker/agent/session.h"
+#include "worker/holdings/holding_store.h"
 #include "worker/train/trainer.h"
 
 namespace sherd {
@@ -27,11 +28,15 @@ struct AgentOptions {
   v1::Hello identity;
   SessionOptions session;
   std::function<std::unique_ptr<Trainer>(const v1::Assignment&)> make_trainer;
+  // Where its trainers store versions and others' are kept. Outlives the agent.
+  HoldingStore* holdings = nullptr;
   // Called on a thread of its own.
   std::function<absl::Status(const v1::InspectData&)> inspect;
   std::shared_ptr<prometheus::Registry> metrics;
   // A trainer ends within 500 ms of its abort; one that does not within this is beyond help.
   absl::Duration abort_limit = absl::Seconds(10);
+  // A worker that is told to leave goes on until the coordinator lets it go, for this long.
+  absl::Duration leave_limit = absl::Seconds(25);
   // For the last reports before the process ends.
   absl::Duration flush_limit = absl::Seconds(2);
 };
@@ -48,6 +53,9 @@ class Agent final : private SessionHandler {
   int Run();
   // From any thread: aborts what runs, then Run returns kExitAsked.
   void RequestStop(absl::string_view reason);
+  // From any thread: the coordinator is told, moves the worker's rank and what it holds elsewhere,
+  // and then lets it go. As RequestStop when there is no coordinator and no work.
+  void RequestLeave(absl::string_view reason);
 
  private:
   class RankObserver;
@@ -60,12 +68,18 @@ class Agent final : private SessionHandler {
   void OnAbort(v1::Abort abort) override;
   void OnInspect(v1::InspectData request) override;
   void OnShutdown(v1::Shutdown shutdown) override;
+  void OnReportHoldings(v1::ReportHoldings request) override;
+  void OnRetain(v1::Retain retain) override;
+  void OnPause(v1::Pause pause) override;
+  void OnLocate(v1::LocateRank request) override;
   void OnEnded(absl::Status why) override;
 
   void Post(AgentEvent event);
   AgentEvent NextEvent();
   void Perform(StartTrainer& action);
   void Perform(AbortTrainer& action);
+  void Perform(PauseTrainer& action);
+  void Perform(TellPosition& action);
   void Perform(Report& action);
   void Perform(ExitProcess& action);
   // Joins and destroys the trainer that has ended.
@@ -86,6 +100,9 @@ class Agent final : private SessionHandler {
   absl::Mutex mutex_;
   std::deque<AgentEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::optional<RankId> rank_ ABSL_GUARDED_BY(mutex_);  // state_'s, for Hello
+  // Why the worker is leaving, and until when it may take; in monotonic time.
+  std::string leaving_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration leave_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
 
   // Their threads call into what is above.
   Session session_;

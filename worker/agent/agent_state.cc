@@ -21,9 +21,10 @@ v1::RankReport ReportOf(const RankId& id) {
   return report;
 }
 
-Report Released(const RankId& id) {
+// `step`: the last committed one.
+Report Released(const RankId& id, int64_t step) {
   Report action{ReportOf(id)};
-  action.report.mutable_released();
+  action.report.mutable_released()->set_step(step);
   return action;
 }
 
@@ -41,6 +42,7 @@ Report Failed(const RankId& id, const std::string& error, const TrainerEnded& en
   failed.set_step(ended.step);
   failed.set_operation(ended.operation);
   failed.set_lost_peer(ended.lost_peer);
+  failed.set_final(ended.final);
   return action;
 }
 
@@ -74,7 +76,7 @@ AgentState::Actions AgentState::On(const AbortReceived& event) {
   if (known == nullptr || known->epoch < id.epoch) Remember(id);
 
   const bool ends_current = rank_.has_value() && rank_->job == id.job && rank_->epoch <= id.epoch;
-  if (!ends_current) return {Released(id)};
+  if (!ends_current) return {Released(id, /*step=*/0)};
   const bool owed = std::any_of(owed_releases_.begin(), owed_releases_.end(),
                                 [&id](const RankId& other) { return other.epoch == id.epoch; });
   if (!owed) owed_releases_.push_back(id);
@@ -83,13 +85,33 @@ AgentState::Actions AgentState::On(const AbortReceived& event) {
   return {AbortTrainer{event.abort.reason()}};
 }
 
+AgentState::Actions AgentState::On(const PauseReceived& event) {
+  const JobId job(event.pause.job_id());
+  const Epoch epoch(event.pause.epoch());
+  const RankId* known = Find(job);
+  const bool runs = rank_.has_value() && rank_->job == job && rank_->epoch == epoch;
+  if (runs) return phase_ == Phase::kTraining ? Actions{PauseTrainer{}} : Actions{};
+  // Of another rank than the newest that was heard of nothing is owed.
+  if (known == nullptr || known->epoch != epoch) return {};
+  return {Released(*known, /*step=*/0)};
+}
+
+AgentState::Actions AgentState::On(const LocateReceived& event) {
+  const bool runs = rank_.has_value() && rank_->job == JobId(event.request.job_id()) &&
+                    rank_->epoch == Epoch(event.request.epoch());
+  if (!runs) return {};
+  return {TellPosition{*rank_}};
+}
+
 AgentState::Actions AgentState::On(const TrainerEnded& event) {
   SHERD_CHECK(rank_.has_value());
   const RankId id = *std::exchange(rank_, std::nullopt);
   Actions actions;
   if (!owed_releases_.empty()) {
-    for (const RankId& owed : owed_releases_) actions.push_back(Released(owed));
+    for (const RankId& owed : owed_releases_) actions.push_back(Released(owed, event.step));
     owed_releases_.clear();
+  } else if (event.status.ok() && event.paused) {
+    actions.push_back(Released(id, event.step));
   } else if (event.status.ok()) {
     actions.push_back(Finished(id, event));
   } else {

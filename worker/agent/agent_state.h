@@ -39,9 +39,18 @@ struct AssignReceived {
 struct AbortReceived {
   v1::Abort abort;
 };
-// The current trainer has returned and is destroyed: nothing that it held is left.
+struct PauseReceived {
+  v1::Pause pause;
+};
+struct LocateReceived {
+  v1::LocateRank request;
+};
+// The current trainer has returned and is destroyed: nothing that it held is left but versions of
+// its shard.
 struct TrainerEnded {
   absl::Status status;
+  bool paused = false;
+  bool final = false;
   int64_t step = 0;
   std::string operation;
   int32_t lost_peer = -1;
@@ -55,8 +64,8 @@ struct StopRequested {
 // The trainer was told to abort long ago and still runs.
 struct AbortOverdue {};
 
-using AgentEvent =
-    std::variant<AssignReceived, AbortReceived, TrainerEnded, StopRequested, AbortOverdue>;
+using AgentEvent = std::variant<AssignReceived, AbortReceived, PauseReceived, LocateReceived,
+                                TrainerEnded, StopRequested, AbortOverdue>;
 
 // ---- What the worker then does, in order. -----------------------------------------------------
 
@@ -67,6 +76,14 @@ struct StartTrainer {
 struct AbortTrainer {
   std::string reason;
 };
+// It ends, paused, when all ranks have agreed to.
+struct PauseTrainer {};
+// Tell where the trainer is, as an answer.
+struct TellPosition {
+  RankId id;
+};
+// A release goes with all that the process holds of the job, and from then on it takes in nothing
+// of that epoch.
 struct Report {
   v1::RankReport report;
 };
@@ -76,7 +93,8 @@ struct ExitProcess {
   std::string reason;
 };
 
-using AgentAction = std::variant<StartTrainer, AbortTrainer, Report, ExitProcess>;
+using AgentAction =
+    std::variant<StartTrainer, AbortTrainer, PauseTrainer, TellPosition, Report, ExitProcess>;
 
 // The worker's side of a rank's life: a pure function of its events.
 //
@@ -84,7 +102,8 @@ using AgentAction = std::variant<StartTrainer, AbortTrainer, Report, ExitProcess
 //        ┌────────────────────────────► kTraining
 //        │                               │  │
 //        │ TrainerEnded                  │  │ Abort of this or a later epoch,
-//        │ / Report(RankFinished|Failed) │  │ StopRequested
+//        │ / Report(RankFinished|Failed| │  │ StopRequested
+//        │          Released)            │  │
 //      kIdle ◄───────────────────────────┘  │ / AbortTrainer
 //        ▲  │                               ▼
 //        │  │ StopRequested             kAborting ── AbortOverdue / ExitProcess(kExitStuck) ─┐
@@ -97,6 +116,9 @@ using AgentAction = std::variant<StartTrainer, AbortTrainer, Report, ExitProcess
 // Rules
 // - Every Abort is answered by RankReleased of its epoch, at once when no trainer of that epoch
 //   runs, else after the trainer has ended; Aborts of one epoch that come before that share one.
+// - A Pause is answered like an Abort when no trainer of its epoch runs; else the trainer is asked
+// to
+//   stop, and its end as asked is answered by RankReleased.
 // - An Assign of an epoch of its job that was assigned or aborted before changes nothing (F25).
 // - An Assign that comes while another rank is worked on is answered by RankFailed.
 // - Nothing is started or answered in kStopped; the end of the process says the rest.
@@ -120,6 +142,8 @@ class AgentState {
 
   Actions On(const AssignReceived& event);
   Actions On(const AbortReceived& event);
+  Actions On(const PauseReceived& event);
+  Actions On(const LocateReceived& event);
   Actions On(const TrainerEnded& event);
   Actions On(const StopRequested& event);
   Actions On(const AbortOverdue& event);

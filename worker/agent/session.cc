@@ -56,6 +56,22 @@ Session::~Session() { Stop(); }
 bool Session::Send(v1::RankReport report) {
   v1::SessionRequest request;
   *request.mutable_report() = std::move(report);
+  return SendNumbered(std::move(request));
+}
+
+void Session::Send(v1::HoldingsReport report) {
+  v1::SessionRequest request;
+  *request.mutable_holdings() = std::move(report);
+  SendNumbered(std::move(request));
+}
+
+void Session::Send(v1::Leaving leaving) {
+  v1::SessionRequest request;
+  *request.mutable_leaving() = std::move(leaving);
+  SendNumbered(std::move(request));
+}
+
+bool Session::SendNumbered(v1::SessionRequest request) {
   MendStrings(request);
   absl::MutexLock lock(&mutex_);
   if (buffer_.Add(std::move(request))) return true;
@@ -70,9 +86,24 @@ bool Session::Send(v1::RankReport report) {
 void Session::Send(v1::DataInspection inspection) {
   v1::SessionRequest request;
   *request.mutable_inspection() = std::move(inspection);
+  Answer(std::move(request));
+}
+
+void Session::Send(v1::RankPosition position) {
+  v1::SessionRequest request;
+  *request.mutable_position() = std::move(position);
+  Answer(std::move(request));
+}
+
+void Session::Answer(v1::SessionRequest request) {
   MendStrings(request);
   absl::MutexLock lock(&mutex_);
   if (welcomed_ && !stream_over_) answers_.push_back(std::move(request));
+}
+
+bool Session::connected() {
+  absl::MutexLock lock(&mutex_);
+  return welcomed_ && !stream_over_;
 }
 
 bool Session::Flush(absl::Duration timeout) {
@@ -244,6 +275,14 @@ void Session::Dispatch(v1::SessionResponse& response) {
       return handler_.OnInspect(std::move(*response.mutable_inspect_data()));
     case v1::SessionResponse::kShutdown:
       return handler_.OnShutdown(std::move(*response.mutable_shutdown()));
+    case v1::SessionResponse::kReportHoldings:
+      return handler_.OnReportHoldings(std::move(*response.mutable_report_holdings()));
+    case v1::SessionResponse::kRetain:
+      return handler_.OnRetain(std::move(*response.mutable_retain()));
+    case v1::SessionResponse::kPause:
+      return handler_.OnPause(std::move(*response.mutable_pause()));
+    case v1::SessionResponse::kLocate:
+      return handler_.OnLocate(std::move(*response.mutable_locate()));
     case v1::SessionResponse::kWelcome:
     case v1::SessionResponse::MESSAGE_NOT_SET:
       return;  // an acknowledgement alone

@@ -46,6 +46,10 @@ class SessionHandler {
   virtual void OnAbort(v1::Abort abort) = 0;
   virtual void OnInspect(v1::InspectData request) = 0;
   virtual void OnShutdown(v1::Shutdown shutdown) = 0;
+  virtual void OnReportHoldings(v1::ReportHoldings request) = 0;
+  virtual void OnRetain(v1::Retain retain) = 0;
+  virtual void OnPause(v1::Pause pause) = 0;
+  virtual void OnLocate(v1::LocateRank request) = 0;
   // The last call: kAlreadyExists when a newer incarnation of the worker has the session,
   // kDeadlineExceeded when the coordinator did not welcome it in time. The message is a sentence.
   virtual void OnEnded(absl::Status why) = 0;
@@ -68,9 +72,15 @@ class Session {
   // Never blocks on the network. Returns false when a step, evaluation or log line had to be
   // dropped because the coordinator is away for long.
   bool Send(v1::RankReport report);
+  // As milestones among the reports, which are never dropped.
+  void Send(v1::HoldingsReport report);
+  void Send(v1::Leaving leaving);
   // On the current stream or not at all: a coordinator that lost the answer has dropped the
   // question.
   void Send(v1::DataInspection inspection);
+  void Send(v1::RankPosition position);
+  // There is a stream, and the coordinator has welcomed it.
+  bool connected();
   // Waits until the coordinator has acknowledged every report; false when it did not within
   // `timeout` or the session has ended.
   bool Flush(absl::Duration timeout);
@@ -84,6 +94,8 @@ class Session {
     bool welcomed = false;
   };
 
+  bool SendNumbered(v1::SessionRequest request);
+  void Answer(v1::SessionRequest request);
   void Run();
   // One stream from Hello to its end.
   StreamEnd RunStream(absl::Duration connect_limit);
@@ -102,7 +114,7 @@ class Session {
 
   absl::Mutex mutex_;
   ReportBuffer buffer_ ABSL_GUARDED_BY(mutex_);
-  std::deque<v1::SessionRequest> answers_ ABSL_GUARDED_BY(mutex_);  // of inspections
+  std::deque<v1::SessionRequest> answers_ ABSL_GUARDED_BY(mutex_);  // to questions
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -2,13 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/checkpoint/chunk_checksums.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/piece_name.h"
 
 namespace sherd {
 namespace {
-
-constexpr int64_t kElementBytes = 4;
 
 // Walks the pieces of a tensor in order: which elements of its columns are there so far.
 class Coverage {
@@ -71,13 +70,17 @@ absl::Status CheckPlace(const StoredTensor& tensor, const StoredPiece& piece,
     return absl::InvalidArgumentError(
         absl::StrCat("the manifest puts \"", tensor.name, "\" into a file that it does not name"));
   }
-  const int64_t bytes = (piece.end - piece.begin) * kElementBytes;
+  const int64_t bytes = piece.bytes();
   const ShardFileInfo& shard = shards[static_cast<size_t>(piece.shard)];
-  if (bytes <= shard.bytes && piece.offset >= 0 && piece.offset <= shard.bytes - bytes) {
+  if (bytes > shard.bytes || piece.offset < 0 || piece.offset > shard.bytes - bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the manifest puts \"", tensor.name, "\" past the end of ", shard.file));
+  }
+  if (piece.xxh3.empty() || static_cast<int64_t>(piece.xxh3.size()) == ChunksOf(bytes)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the manifest puts \"", tensor.name, "\" past the end of ", shard.file));
+      absl::StrCat("the manifest has too few or too many checksums of \"", tensor.name, "\""));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class OutputFile {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  // Like `mkdir -p`.
+  // Like `mkdir -p`; the entries of what it makes are durable.
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
   // Truncates a file that exists.
   virtual absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) = 0;
@@ -36,6 +36,8 @@ class FileSystem {
   // Gives the directory `from` the name `to` in one step; if `to` exists, each gets the other's
   // name.
   virtual absl::Status RenameOrExchange(const std::string& from, const std::string& to) = 0;
+  // Gives a file the name `to` in one step, in place of a file of that name.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Removes a file, or a directory and all in it; OK when there is none.
   virtual absl::Status Remove(const std::string& path) = 0;
 };

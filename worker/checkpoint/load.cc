@@ -1,10 +1,6 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -13,69 +9,21 @@
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/piece_name.h"
+#include "worker/checkpoint/readable_file.h"
 
 namespace sherd {
 namespace {
 
-constexpr int64_t kChunkBytes = 1 << 20;
+constexpr int64_t kReadBytes = 1 << 20;
 constexpr int64_t kElementBytes = sizeof(float);
-
-class ReadableFile {
- public:
-  static absl::StatusOr<ReadableFile> Open(const std::string& path) {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) {
-      return absl::NotFoundError(absl::StrCat(path, " is missing"));
-    }
-    if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be read"));
-    ReadableFile file(path, descriptor);
-    struct stat status;
-    if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-    }
-    file.bytes_ = status.st_size;
-    return file;
-  }
-  ~ReadableFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  ReadableFile(ReadableFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        descriptor_(std::exchange(other.descriptor_, -1)),
-        bytes_(other.bytes_) {}
-
-  const std::string& path() const { return path_; }
-  int64_t bytes() const { return bytes_; }
-  absl::Status Read(int64_t offset, int64_t bytes, void* out) const {
-    char* to = static_cast<char*>(out);
-    while (bytes > 0) {
-      const ssize_t got = pread(descriptor_, to, static_cast<size_t>(bytes), offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, " cannot be read"));
-      if (got == 0) return absl::DataLossError(absl::StrCat(path_, " ends at byte ", offset));
-      to += got;
-      offset += got;
-      bytes -= got;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  ReadableFile(std::string path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
-
-  std::string path_;
-  int descriptor_;
-  int64_t bytes_ = 0;
-};
 
 absl::StatusOr<uint64_t> ChecksumOf(const ReadableFile& file) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
                                                                        &XXH3_freeState);
   XXH3_64bits_reset(state.get());
-  std::vector<char> chunk(static_cast<size_t>(std::min(kChunkBytes, file.bytes())));
-  for (int64_t offset = 0; offset < file.bytes(); offset += kChunkBytes) {
-    const int64_t bytes = std::min(kChunkBytes, file.bytes() - offset);
+  std::vector<char> chunk(static_cast<size_t>(std::min(kReadBytes, file.bytes())));
+  for (int64_t offset = 0; offset < file.bytes(); offset += kReadBytes) {
+    const int64_t bytes = std::min(kReadBytes, file.bytes() - offset);
     SHERD_RETURN_IF_ERROR(file.Read(offset, bytes, chunk.data()));
     XXH3_64bits_update(state.get(), chunk.data(), static_cast<size_t>(bytes));
   }
@@ -83,11 +31,7 @@ absl::StatusOr<uint64_t> ChecksumOf(const ReadableFile& file) {
 }
 
 absl::StatusOr<ReadableFile> OpenVerified(const std::string& path, const ShardFileInfo& shard) {
-  SHERD_ASSIGN_OR_RETURN(ReadableFile file, ReadableFile::Open(path));
-  if (file.bytes() != shard.bytes) {
-    return absl::DataLossError(
-        absl::StrCat(path, " is damaged: it has ", file.bytes(), " of ", shard.bytes, " bytes"));
-  }
+  SHERD_ASSIGN_OR_RETURN(ReadableFile file, ReadableFile::OpenSized(path, shard.bytes));
   SHERD_ASSIGN_OR_RETURN(const uint64_t checksum, ChecksumOf(file));
   if (checksum != shard.xxh3) {
     return absl::DataLossError(absl::StrCat(path, " is damaged: its checksum is wrong"));
@@ -114,7 +58,7 @@ absl::Status LoadPiece(const ReadableFile& file, const StoredPiece& piece, int64
   if (piece.columns.size() == tensor_columns) {
     return file.Read(piece.offset, (piece.end - piece.begin) * kElementBytes, tensor + piece.begin);
   }
-  constexpr int64_t kChunk = kChunkBytes / kElementBytes;
+  constexpr int64_t kChunk = kReadBytes / kElementBytes;
   std::vector<float> chunk(static_cast<size_t>(std::min(kChunk, piece.end - piece.begin)));
   for (int64_t at = piece.begin; at < piece.end; at += kChunk) {
     const int64_t end = std::min(at + kChunk, piece.end);
@@ -129,18 +73,13 @@ absl::Status LoadPiece(const ReadableFile& file, const StoredPiece& piece, int64
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/", kManifestFile);
-  const absl::StatusOr<ReadableFile> file = ReadableFile::Open(path);
-  if (absl::IsNotFound(file.status())) {
+  const absl::StatusOr<std::string> text = ReadWhole(path, kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(
-        absl::StrCat(directory, " holds no complete checkpoint: ", file.status().message()));
+        absl::StrCat(directory, " holds no complete checkpoint: ", text.status().message()));
   }
-  SHERD_RETURN_IF_ERROR(file.status());
-  if (file->bytes() > kMaxManifestBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is larger than any manifest"));
-  }
-  std::string text(static_cast<size_t>(file->bytes()), '\0');
-  SHERD_RETURN_IF_ERROR(file->Read(0, file->bytes(), text.data()));
-  absl::StatusOr<Manifest> manifest = ParseManifest(text);
+  SHERD_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<Manifest> manifest = ParseManifest(*text);
   if (manifest.ok()) return manifest;
   return absl::Status(manifest.status().code(),
                       absl::StrCat(path, ": ", manifest.status().message()));

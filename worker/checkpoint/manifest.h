@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,28 @@
 #include "absl/strings/string_view.h"
 #include "plan/element_range.h"
 #include "plan/model_shape.h"
+#include "sherd/v1/job.pb.h"
 
 namespace sherd {
+
+// Of a checkpoint that training can go on from: all that it needs beside the tensors. Which samples
+// come next, and the learning rate, follow from these and the step.
+struct TrainingInfo {
+  // One history of training: a start from scratch, or from a checkpoint that was not the newest,
+  // and all that goes on from its newest one. Jobs of equal id may follow another in a directory.
+  std::string lineage;
+  // Normalised.
+  v1::TrainSpec train;
+  // Of all files of data.train.
+  int64_t corpus_tokens = 0;
+  // Trained on so far.
+  int64_t tokens = 0;
+  // Of the last step; NaN: unknown.
+  double loss = 0;
+  // Steps' worth of samples that were left out because they diverged: step s trains on the samples
+  // of step s + skipped_windows.
+  int64_t skipped_windows = 0;
+};
 
 // What a checkpoint is of.
 struct CheckpointInfo {
@@ -18,7 +39,11 @@ struct CheckpointInfo {
   int64_t epoch = 0;
   ModelShape model;
   std::string tokenizer;
+  // Nothing: weights alone.
+  std::optional<TrainingInfo> training = std::nullopt;
 };
+// "weights" or "training".
+absl::string_view KindOf(const CheckpointInfo& info);
 
 // One rank's file, as the ranks tell each other: sizes and checksum of what was written.
 struct ShardFileInfo {
@@ -35,12 +60,16 @@ struct ShardFileInfo {
 
 // Elements [begin, end) of the block `columns` of a tensor's columns, in row-major order of that
 // block, at a byte offset of a shard file. A tensor is a matrix here (ColumnsOf in piece_name.h).
+// `xxh3` are its ChunkChecksums (chunk_checksums.h); none before version 3.
 struct StoredPiece {
   ElementRange columns;
   int64_t begin = 0;
   int64_t end = 0;
   int64_t shard = 0;
   int64_t offset = 0;
+  std::vector<uint64_t> xxh3 = {};
+
+  int64_t bytes() const { return (end - begin) * 4; }
 };
 
 struct StoredTensor {
@@ -69,7 +98,7 @@ inline constexpr int64_t kMaxManifestBytes = 64 << 20;
 std::string FormatManifest(const Manifest& manifest);
 // Checks everything: checksum, types, names of files, and that the pieces of each tensor cover it
 // once and lie within their files. kInvalidArgument, kDataLoss for a wrong checksum. Reads version
-// 1 as well, whose pieces are of all columns.
+// 2 as well, whose pieces have no checksums, and 1, whose pieces are of all columns: weights alone.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
 // kInvalidArgument, naming the tensor, unless its pieces are as StoredTensor says and inside their

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "worker/checkpoint/file_system.h"
 
 namespace sherd {
@@ -49,9 +50,19 @@ class PosixOutputFile final : public OutputFile {
 class PosixFileSystem final : public FileSystem {
  public:
   absl::Status MakeDirectories(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    return error ? Failed(path, "made", error.value()) : absl::OkStatus();
+    const std::filesystem::path whole(path);
+    std::filesystem::path parent;
+    for (const std::filesystem::path& part : whole) {
+      const std::filesystem::path next = parent / part;
+      const int error = mkdir(next.c_str(), 0777) == 0 ? 0 : errno;
+      if (error == 0) {
+        SHERD_RETURN_IF_ERROR(SyncDirectory(parent.empty() ? "." : parent.string()));
+      } else if (std::error_code ignored; !std::filesystem::is_directory(next, ignored)) {
+        return Failed(path, "made", error);
+      }
+      parent = next;
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) override {
@@ -91,6 +102,11 @@ class PosixFileSystem final : public FileSystem {
     // Some network file systems know no flags of renameat2.
     if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return RenameInSteps(from, to);
     return Failed(to, "given its name", errno);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
+                                                 : Failed(to, "given its name", errno);
   }
 
   absl::Status Remove(const std::string& path) override {

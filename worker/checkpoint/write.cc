@@ -12,8 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/chunk_checksums.h"
 #include "worker/checkpoint/piece_name.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_files.h"
 
 namespace sherd {
 namespace {
@@ -70,28 +72,36 @@ SafetensorsEntry EntryOf(const TensorRange& range) {
   return {.name = FormatPieceName(name), .dtype = "F32", .shape = std::move(shape)};
 }
 
-std::string Parent(const std::string& directory) {
-  const std::string parent = std::filesystem::path(directory).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
-bool BelongsToCheckpoint(absl::string_view file) {
-  return file == kManifestFile ||
-         (absl::StartsWith(file, "shard-") && absl::EndsWith(file, ".safetensors"));
+absl::string_view BytesOf(const TensorRange& range) {
+  return {reinterpret_cast<const char*>(range.data),
+          static_cast<size_t>(range.end - range.begin) * sizeof(float)};
 }
 
 }  // namespace
+
+bool BelongsToCheckpoint(absl::string_view file) {
+  return file == kManifestFile ||
+         (absl::StartsWith(file, "shard-") &&
+          (absl::EndsWith(file, ".safetensors") || absl::EndsWith(file, kSidecarSuffix)));
+}
+
+absl::Status NotOfACheckpoint(absl::string_view directory, absl::string_view file) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(directory, " holds ", file,
+                   ", which is not of a checkpoint; give the weights a directory of their own"));
+}
+
+std::string ParentOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
 
 absl::Status CheckReplaceable(FileSystem& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> present = files.List(directory);
   if (absl::IsNotFound(present.status())) return absl::OkStatus();
   SHERD_RETURN_IF_ERROR(present.status());
   for (const std::string& file : *present) {
-    if (!BelongsToCheckpoint(file)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          directory, " holds ", file,
-          ", which is not of a checkpoint; give the weights a directory of their own"));
-    }
+    if (!BelongsToCheckpoint(file)) return NotOfACheckpoint(directory, file);
   }
   return absl::OkStatus();
 }
@@ -108,7 +118,7 @@ std::vector<TensorDescription> WeightsOf(const Inventory& inventory) {
 }
 
 std::string StagingDirectory(const std::string& directory, const CheckpointInfo& info) {
-  return absl::StrCat(Parent(directory), "/.", info.job_id, ".epoch-", info.epoch, ".partial");
+  return absl::StrCat(ParentOf(directory), "/.", info.job_id, ".epoch-", info.epoch, ".partial");
 }
 
 absl::Status PrepareStaging(FileSystem& files, const std::string& directory,
@@ -123,22 +133,29 @@ void DiscardStaging(FileSystem& files, const std::string& directory, const Check
   files.Remove(StagingDirectory(directory, info)).IgnoreError();
 }
 
+std::string ShardFileName(int rank, int world) {
+  return absl::StrFormat("shard-%05d-of-%05d.safetensors", rank + 1, world);
+}
+
 absl::StatusOr<ShardFileInfo> WriteShard(FileSystem& files, const std::string& staging, int rank,
                                          int world, absl::Span<const TensorRange> ranges) {
   std::vector<SafetensorsEntry> entries;
+  std::vector<uint64_t> checksums;
   for (const TensorRange& range : ranges) {
-    if (range.begin < range.end) entries.push_back(EntryOf(range));
+    if (range.begin >= range.end) continue;
+    entries.push_back(EntryOf(range));
+    const std::vector<uint64_t> chunks = ChunkChecksums(BytesOf(range));
+    checksums.insert(checksums.end(), chunks.begin(), chunks.end());
   }
   ShardFileInfo shard;
-  shard.file = absl::StrFormat("shard-%05d-of-%05d.safetensors", rank + 1, world);
+  shard.file = ShardFileName(rank, world);
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
                          files.Create(absl::StrCat(staging, "/", shard.file)));
   HashingWriter writer(*file);
-  SHERD_RETURN_IF_ERROR(writer.Append(FormatSafetensorsHeader(entries, {})));
+  SHERD_RETURN_IF_ERROR(writer.Append(
+      FormatSafetensorsHeader(entries, {{kChecksumsKey, FormatChecksums(checksums)}})));
   for (const TensorRange& range : ranges) {
-    if (range.begin >= range.end) continue;
-    SHERD_RETURN_IF_ERROR(writer.Append({reinterpret_cast<const char*>(range.data),
-                                         static_cast<size_t>(range.end - range.begin) * 4}));
+    if (range.begin < range.end) SHERD_RETURN_IF_ERROR(writer.Append(BytesOf(range)));
   }
   SHERD_RETURN_IF_ERROR(file->Sync());
   shard.bytes = writer.bytes();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/file_descriptor.h"
+#include "worker/comm/link_message.h"
 
 namespace sherd {
 
@@ -30,6 +33,12 @@ class DataListener {
   virtual std::string network_address() const = 0;
   // Where links wait for the formation that they are for. Lives as long as the listener.
   virtual LinkInbox& inbox() = 0;
+
+  // Who hears of links about stored shards, with what came along; on the listener's thread, so it
+  // must not block. Nobody at first, and with nullptr: such links are closed.
+  using HoldingHandler =
+      std::function<void(FileDescriptor link, const LinkHolding& said, FileDescriptor attached)>;
+  virtual void ServeHoldings(HoldingHandler handler) = 0;
 };
 
 // Workers with equal tokens can reach each other's sockets and map each other's memory: kernel boot

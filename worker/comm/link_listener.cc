@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/comm/data_link.h"
@@ -51,6 +53,10 @@ class LinkListener final : public DataListener {
   std::string address() const override { return local_.address; }
   std::string network_address() const override { return network_.address; }
   LinkInbox& inbox() override { return inbox_; }
+  void ServeHoldings(HoldingHandler handler) override {
+    absl::MutexLock lock(&handler_mutex_);
+    handler_ = std::move(handler);
+  }
 
  private:
   void Serve() {
@@ -85,13 +91,20 @@ class LinkListener final : public DataListener {
     }
   }
 
-  // False while its first message is not whole. Anything but a Hello ends the link: a stranger.
+  // False while its first message is not whole. Anything but a Hello, or a word about a stored
+  // shard, ends the link: a stranger.
   bool Hear(Newcomer& newcomer) {
     ReceivedLinkMessage received = ReceiveLinkMessage(newcomer.link.get());
     if (received.input == LinkInput::kNothing) return false;
     if (received.input != LinkInput::kMessage) return true;
     if (auto* hello = std::get_if<LinkHello>(&received.message)) {
       inbox_.Add(std::move(newcomer.link), std::move(*hello));
+    } else if (const auto* holding = std::get_if<LinkHolding>(&received.message)) {
+      // Under the lock, so that nobody is called who has been replaced.
+      absl::MutexLock lock(&handler_mutex_);
+      if (handler_ != nullptr) {
+        handler_(std::move(newcomer.link), *holding, std::move(received.attached));
+      }
     }
     return true;
   }
@@ -117,6 +130,8 @@ class LinkListener final : public DataListener {
   const Door network_;
   const FileDescriptor stop_;
   LinkInbox inbox_;
+  absl::Mutex handler_mutex_;
+  HoldingHandler handler_ ABSL_GUARDED_BY(handler_mutex_);
   std::list<Newcomer> newcomers_;  // oldest first; of the thread alone
   std::thread thread_;
 };

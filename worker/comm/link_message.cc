@@ -9,8 +9,8 @@ namespace sherd {
 namespace {
 
 constexpr uint32_t kMagic = 0x44524853;  // "SHRD"
-constexpr uint8_t kVersion = 2;
-enum class Kind : uint8_t { kHello = 1, kSegment = 2, kGoodbye = 3 };
+constexpr uint8_t kVersion = 3;
+enum class Kind : uint8_t { kHello = 1, kSegment = 2, kGoodbye = 3, kHolding = 4 };
 
 class Writer {
  public:
@@ -102,6 +102,17 @@ std::string Encode(const LinkGoodbye& goodbye) {
   return writer.Take();
 }
 
+std::string Encode(const LinkHolding& holding) {
+  Writer writer(Kind::kHolding);
+  writer.Integer(static_cast<uint8_t>(holding.wish));
+  writer.String(holding.job_id);
+  writer.Integer(holding.epoch);
+  writer.Integer(holding.world);
+  writer.Integer(holding.owner);
+  writer.Integer(holding.slot_bytes);
+  return writer.Take();
+}
+
 LinkHello DecodeHello(Reader& reader) {
   LinkHello hello;
   hello.job_id = reader.String();
@@ -135,6 +146,19 @@ LinkGoodbye DecodeGoodbye(Reader& reader) {
   return goodbye;
 }
 
+LinkHolding DecodeHolding(Reader& reader) {
+  LinkHolding holding;
+  const uint8_t wish = reader.Integer<uint8_t>();
+  if (wish > static_cast<uint8_t>(LinkHolding::Wish::kGive)) reader.Refuse();
+  holding.wish = static_cast<LinkHolding::Wish>(wish);
+  holding.job_id = reader.String();
+  holding.epoch = reader.Integer<int64_t>();
+  holding.world = reader.Integer<int32_t>();
+  holding.owner = reader.Integer<int32_t>();
+  holding.slot_bytes = reader.Integer<int64_t>();
+  return holding;
+}
+
 }  // namespace
 
 std::string EncodeLinkMessage(const LinkMessage& message) {
@@ -162,6 +186,9 @@ absl::StatusOr<LinkMessage> DecodeLinkMessage(absl::string_view bytes) {
       break;
     case Kind::kGoodbye:
       message = DecodeGoodbye(reader);
+      break;
+    case Kind::kHolding:
+      message = DecodeHolding(reader);
       break;
     default:
       return absl::InvalidArgumentError("a link message of an unknown kind");

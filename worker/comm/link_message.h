@@ -47,7 +47,21 @@ struct LinkGoodbye {
   std::string text;
 };
 
-using LinkMessage = std::variant<LinkHello, LinkSegment, LinkGoodbye>;
+// The first message of a link about a stored shard (worker/holdings): "keep this segment", which
+// comes along, answered by a Goodbye; or "give me the one that you keep", answered by a Segment,
+// with it, or a Goodbye that says why not.
+struct LinkHolding {
+  enum class Wish : uint8_t { kKeep = 0, kGive = 1 };
+  Wish wish = Wish::kKeep;
+  std::string job_id;
+  // Whose shard it is: of rank `owner` of a world of `world` ranks in `epoch`.
+  int64_t epoch = 0;
+  int32_t world = 0;
+  int32_t owner = 0;
+  int64_t slot_bytes = 0;
+};
+
+using LinkMessage = std::variant<LinkHello, LinkSegment, LinkGoodbye, LinkHolding>;
 
 // Strings of a message; a longer Goodbye text is cut, anything else is a caller's bug.
 inline constexpr size_t kMaxLinkStringBytes = 2048;

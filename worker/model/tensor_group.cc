@@ -18,8 +18,10 @@ Ticket TensorGroup::StartAllGather(const void* shard, void* gathered, int64_t by
 
 void TensorGroup::Finish(Ticket ticket) {
   const auto start = std::chrono::steady_clock::now();
+  waiting_.store(true, std::memory_order_relaxed);
   // Kept by the communicator; see the contract.
   communicator_.Wait(ticket).IgnoreError();
+  waiting_.store(false, std::memory_order_relaxed);
   exposed_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

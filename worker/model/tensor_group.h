@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -37,11 +38,14 @@ class TensorGroup {
 
   // Blocked in Finish so far.
   double exposed_seconds() const { return exposed_seconds_; }
+  // Blocked in Finish now. From any thread.
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:
   Communicator& communicator_;
   std::byte* const arena_;
   double exposed_seconds_ = 0;
+  std::atomic<bool> waiting_{false};
 };
 
 }  // namespace sherd

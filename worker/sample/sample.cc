@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/find.h"
 #include "worker/model/model.h"
 #include "worker/sample/token_sampler.h"
 
@@ -38,7 +39,8 @@ struct Weights {
   std::vector<UnitParams> units;
 };
 
-// Where the tensors of a checkpoint belong; kInvalidArgument unless they are those of the model.
+// Where the tensors of a checkpoint belong: nowhere, behind its weights, the optimizer's state.
+// kInvalidArgument unless they are those of the model.
 absl::StatusOr<std::vector<float*>> Destinations(const Manifest& manifest,
                                                  const Inventory& inventory,
                                                  const Weights& weights) {
@@ -55,6 +57,10 @@ absl::StatusOr<std::vector<float*>> Destinations(const Manifest& manifest,
       destinations.push_back(weights.buffers[u].as<float>() + parameter.offset);
       ++next;
     }
+  }
+  if (manifest.info.training && manifest.tensors.size() == 3 * next) {
+    destinations.resize(manifest.tensors.size(), nullptr);
+    next = manifest.tensors.size();
   }
   if (next != manifest.tensors.size()) {
     return absl::InvalidArgumentError("it holds tensors that are not of its model");
@@ -123,12 +129,13 @@ absl::Status Print(char byte, std::ostream& out) {
 
 absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   SHERD_RETURN_IF_ERROR(CheckOptions(options));
-  SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(options.weights));
+  const std::string directory = WeightsDirectory(*MakePosixFileSystem(), options.weights);
+  SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
   const ModelShape& shape = manifest.info.model;
   if (manifest.info.tokenizer != "bytes" ||
       shape.layers > static_cast<int64_t>(manifest.tensors.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.weights, " is not of a model whose tokens are bytes"));
+        absl::StrCat(directory, " is not of a model whose tokens are bytes"));
   }
   const std::string context = options.prompt.empty() ? "\n" : options.prompt;
   for (const char byte : context) {
@@ -138,8 +145,7 @@ absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   }
   MemoryMeter meter;
   const Inventory inventory = BuildInventory(shape);
-  SHERD_ASSIGN_OR_RETURN(const Weights weights,
-                         LoadWeights(options.weights, manifest, inventory, meter));
+  SHERD_ASSIGN_OR_RETURN(const Weights weights, LoadWeights(directory, manifest, inventory, meter));
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
   Generator generator(shape, inventory, weights, *ops, meter);
   for (const char byte : context) generator.Append(static_cast<unsigned char>(byte));

@@ -12,6 +12,10 @@ namespace sherd {
 // One rank's contribution to the figures of a step, sent to every rank as a record of
 // kExchangeFixedBytes + kExchangeBytesPerRound · rounds bytes (plan/ledger.h).
 struct ExchangeRecord {
+  // The rank wants all to stop together after this step.
+  bool pause = false;
+  // Seconds that it computed since the exchange before.
+  double busy_seconds = 0;
   // Squared gradients of what the rank counts, each gradient counted by exactly one rank.
   ExactSum squares;
   // In the order of the rank's rounds: the loss in nats and the tokens that it is the sum of.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 
 namespace sherd {
@@ -14,6 +15,18 @@ class PhaseTimer {
   using Clock = std::chrono::steady_clock;
   double& seconds_;
   const Clock::time_point start_;
+};
+
+// Raised until destruction.
+class WaitingFlag {
+ public:
+  explicit WaitingFlag(std::atomic<bool>& flag) : flag_(flag) {
+    flag_.store(true, std::memory_order_relaxed);
+  }
+  ~WaitingFlag() { flag_.store(false, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool>& flag_;
 };
 
 }  // namespace sherd

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -12,6 +13,7 @@
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
+#include "worker/train/restore.h"
 #include "worker/train/write_weights.h"
 
 namespace sherd {
@@ -64,10 +66,20 @@ RankArenas ArenasOf(const RankPlan& plan, const RankMesh& mesh) {
   return arenas;
 }
 
-// Its activations come first in the arena.
-std::optional<TensorGroup> TensorGroupOf(const RankMesh& mesh) {
-  if (mesh.tensor() == nullptr) return std::nullopt;
-  return TensorGroup(*mesh.tensor(), mesh.tensor()->arena());
+VersionSlots SlotsOf(const HoldingSegment* segment) {
+  if (segment == nullptr) return {};
+  return {segment->slot(0), segment->slot(1), segment->bytes()};
+}
+
+// By rank of the world: the micro-batches of a step that it computes.
+std::vector<int64_t> MicroBatchesOf(const RankPlan& plan) {
+  const int tensor = plan.part().place.degree;
+  std::vector<int64_t> counts(static_cast<size_t>(plan.micro_batches.degree * tensor));
+  for (int64_t index = 0; index < plan.micro_batches.count; ++index) {
+    const int first = plan.micro_batches.Of(index).rank * tensor;
+    for (int member = 0; member < tensor; ++member) ++counts[static_cast<size_t>(first + member)];
+  }
+  return counts;
 }
 
 absl::StatusOr<int64_t> IdleAnonymousBytes() {
@@ -90,32 +102,62 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 }  // namespace
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
-                 RankMesh& mesh, JobData data, prometheus::Registry& metrics)
+                 RankMesh& mesh, HoldingSegment* segment, JobData data,
+                 prometheus::Registry& metrics, TrainObserver& observer)
     : assignment_(assignment),
       spec_(assignment.spec()),
       plan_(plan),
       threads_(threads),
       mesh_(mesh),
+      segment_(segment),
+      observer_(observer),
       data_(std::move(data)),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_)),
-      memory_(plan, ArenasOf(plan, mesh), meter_),
-      tensor_(TensorGroupOf(mesh)),
+      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
+      // Every rank computes the same.
+      commits_(segment,
+               [this](const v1::StepReport& report) {
+                 if (leads()) observer_.OnStep(report);
+               }),
+      // Its activations come first in the arena.
+      tensor_(mesh.tensor() == nullptr
+                  ? nullptr
+                  : std::make_unique<TensorGroup>(*mesh.tensor(), mesh.tensor()->arena())),
       model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
                        spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_,
-                       tensor_.has_value() ? &*tensor_ : nullptr)),
-      executor_(plan, spec_, *ops_, *model_, tensor_.has_value() ? &*tensor_ : nullptr, mesh,
-                memory_, data_, meter_),
+                       tensor_.get())),
+      executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
-               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()) {
+               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()),
+      stragglers_(MicroBatchesOf(plan)) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
 }
 
-absl::Status RankJob::Run(TrainObserver& observer) {
-  absl::Status status = RunSteps(observer);
+absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_address,
+                              const FormationAbort& abort) {
+  if (!assignment_.has_restore()) return absl::OkStatus();
+  const int64_t step = assignment_.restore().step();
+  SHERD_RETURN_IF_ERROR(
+      RestoreVersion(assignment_, plan_, store, own_address, abort, memory_, *segment_));
+  for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
+    StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
+  }
+  executor_.GatherWholeParameters();
+  SHERD_RETURN_IF_ERROR(executor_.Settle());
+  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
+    skipped_windows_ = last.skipped_windows();
+  }
+  commits_.Restored(step);
+  step_ = step;
+  return absl::OkStatus();
+}
+
+absl::Status RankJob::Run() {
+  absl::Status status = RunSteps();
   if (status.ok()) return status;
   // Operations that are under way write into this job's memory, and peers must not wait for a rank
   // that leaves.
@@ -124,42 +166,68 @@ absl::Status RankJob::Run(TrainObserver& observer) {
   return status;
 }
 
-absl::Status RankJob::RunSteps(TrainObserver& observer) {
-  const int64_t steps = spec_.train().steps();
+bool RankJob::EvaluatesAfter(int64_t step) const {
   const int64_t eval_every = spec_.train().eval_every();
+  return step == spec_.train().steps() || (eval_every > 0 && step > 0 && step % eval_every == 0);
+}
+
+absl::Status RankJob::RunSteps() {
+  const int64_t steps = spec_.train().steps();
+  const int64_t first = step_;
+  if (leads() && segment_ != nullptr) {
+    // What a reporter that died did not send.
+    for (v1::StepReport& report : segment_->Reports(assignment_.reported_step(), first)) {
+      report.set_epoch(assignment_.epoch());
+      observer_.OnStep(report);
+    }
+  }
+  if (EvaluatesAfter(first) && assignment_.reported_eval_step() < first) {
+    SHERD_RETURN_IF_ERROR(Evaluate());
+  }
   while (step_ < steps) {
     const bool last = step_ + 1 == steps;
-    const bool measured = step_ == 0 || last;
+    const bool measured = step_ == first || last;
     // What is counted of a step includes what it gathers at its end, and nothing of the one before.
     if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     const GroupCounts before = mesh_.counts_by_group();
-    SHERD_RETURN_IF_ERROR(RunStep(observer));
+    SHERD_ASSIGN_OR_RETURN(const bool pause, RunStep());
     if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
-    if (step_ == 1) ReturnFreeHeap();
-    if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before), observer);
-    if (last || (eval_every > 0 && step_ % eval_every == 0)) {
-      SHERD_RETURN_IF_ERROR(Evaluate(observer));
+    if (step_ == first + 1) ReturnFreeHeap();
+    if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before));
+    const bool evaluates = EvaluatesAfter(step_);
+    if (evaluates || pause) SHERD_RETURN_IF_ERROR(CommitNow());
+    if (evaluates) SHERD_RETURN_IF_ERROR(Evaluate());
+    if (pause && !last) {
+      paused_ = true;
+      return executor_.Settle();
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status RankJob::RunStep(TrainObserver& observer) {
+absl::Status RankJob::CommitNow() {
+  commits_.AwaitStored();
+  SHERD_RETURN_IF_ERROR(mesh_.Barrier());
+  commits_.Commit();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RankJob::RunStep() {
   const auto start = std::chrono::steady_clock::now();
   const double exposed_before = executor_.phases().exposed;
-  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Train(step_ + 1));
+  const int64_t step = step_ + 1;
+  SHERD_ASSIGN_OR_RETURN(const StepFigures figures, TrainStep(step));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  ++step_;
-  const double lr = LearningRate(spec_.train(), step_);
-  metrics_.RecordStep(figures, seconds, step_, lr);
+  step_ = step;
+  const double lr = LearningRate(spec_.train(), step);
+  metrics_.RecordStep(figures, seconds, step, lr);
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
   metrics_.RecordWire(mesh_.counts_by_group());
-  if (assignment_.rank() != 0) return absl::OkStatus();
   v1::StepReport report;
-  report.set_step(step_);
+  report.set_step(step);
   report.set_epoch(assignment_.epoch());
   report.set_loss(figures.loss);
   report.set_grad_norm(figures.grad_norm);
@@ -168,38 +236,81 @@ absl::Status RankJob::RunStep(TrainObserver& observer) {
   report.set_tokens_per_second(static_cast<double>(figures.tokens) / seconds);
   report.set_step_ms(seconds * 1e3);
   report.set_exposed_ms((executor_.phases().exposed - exposed_before) * 1e3);
-  observer.OnStep(report);
-  return absl::OkStatus();
+  report.set_skipped_windows(skipped_windows_);
+  commits_.Store(report);
+  if (leads()) Watch(figures);
+  return figures.pause;
 }
 
-absl::Status RankJob::Evaluate(TrainObserver& observer) {
+absl::StatusOr<StepFigures> RankJob::TrainStep(int64_t step) {
+  const v1::ElasticSpec& elastic = spec_.elastic();
+  while (true) {
+    absl::StatusOr<StepFigures> figures = executor_.Train(step, step + skipped_windows_);
+    // Nothing was updated, and every rank has seen the same: the state is that of the step before.
+    const bool goes_on = executor_.diverged() && elastic.on_nan() == v1::ON_NAN_ROLLBACK &&
+                         skipped_windows_ < elastic.max_rollbacks();
+    if (!goes_on) return figures;
+    ++skipped_windows_;
+    if (!leads()) continue;
+    Warn("divergence", -1,
+         absl::StrCat(figures.status().message(), ". The samples of window ",
+                      step + skipped_windows_ - 1, " are skipped and step ", step,
+                      " is trained on those that follow, for the ", skipped_windows_, ". of ",
+                      elastic.max_rollbacks(), " times"));
+  }
+}
+
+void RankJob::Warn(const char* kind, int rank, const std::string& text) {
+  v1::Warning warning;
+  warning.set_kind(kind);
+  warning.set_rank(rank);
+  warning.set_text(text);
+  observer_.OnWarning(warning);
+}
+
+void RankJob::Watch(const StepFigures& figures) {
+  for (const Straggler& slow : stragglers_.Add(figures.busy_seconds)) {
+    Warn("straggler", slow.rank,
+         absl::StrFormat("rank %d has needed %.3g s for a micro-batch for a while, the others' "
+                         "median is %.3g s: every step waits for it",
+                         slow.rank, slow.seconds, slow.median_seconds));
+  }
+  if (losses_.Add(figures.loss)) {
+    Warn("divergence", -1,
+         absl::StrCat("the loss of step ", step_.load(), " is ", figures.loss,
+                      ", far above what it was"));
+  }
+}
+
+absl::Status RankJob::Evaluate() {
   const int64_t micro_batches = data_.eval_micro_batches();
   if (micro_batches == 0) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(const StepFigures figures, executor_.Evaluate(eval_plan_, micro_batches));
-  if (assignment_.rank() != 0) return absl::OkStatus();
+  if (!leads()) return absl::OkStatus();
   v1::EvalReport report;
   report.set_step(step_);
   report.set_epoch(assignment_.epoch());
   report.set_loss(figures.loss);
   report.set_tokens(figures.tokens);
-  observer.OnEval(report);
+  observer_.OnEval(report);
   return absl::OkStatus();
 }
 
-void RankJob::ReportLedger(const GroupCounts& step_counts, TrainObserver& observer) {
+void RankJob::ReportLedger(const GroupCounts& step_counts) {
   v1::RankLedger ledger = PredictLedger(plan_, spec_, threads_, MediaOf(assignment_));
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;
   reported_ledger_ = ledger;
   ledger.set_process_bytes(ProcessGrowth());
-  observer.OnLedger(ledger);
+  observer_.OnLedger(ledger);
 }
 
 int64_t RankJob::ProcessGrowth() const {
   const absl::StatusOr<int64_t> now = AnonymousBytes();
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
-  return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes();
+  return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes() +
+         (segment_ == nullptr ? 0 : segment_->bytes());
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {

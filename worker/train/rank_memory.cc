@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "plan/element_bytes.h"
 #include "plan/gradient_shares.h"
 
 namespace sherd {
@@ -32,7 +33,8 @@ std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned
 
 }  // namespace
 
-RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMeter& meter)
+RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const VersionSlots& versions,
+                       MemoryMeter& meter)
     : meter_(meter),
       param_type_(TypeOfBytes(plan.param_bytes)),
       grad_type_(TypeOfBytes(plan.grad_bytes)),
@@ -45,6 +47,7 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMet
       gathered_(plan.layout.units.size(), nullptr) {
   units_.resize(plan.layout.units.size());
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, unit);
+  if (plan.keeps_versions) PlaceVersions(versions);
   // Whole gradients lie one unit behind the other, so that a bucket of units is one run of
   // elements.
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, unit);
@@ -59,7 +62,7 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMet
 
 RankMemory::~RankMemory() {
   for (int pool = 0; pool < kPools; ++pool) {
-    if (arena_by_pool_[pool] > 0) meter_.Freed(static_cast<Pool>(pool), arena_by_pool_[pool]);
+    if (foreign_by_pool_[pool] > 0) meter_.Freed(static_cast<Pool>(pool), foreign_by_pool_[pool]);
   }
 }
 
@@ -68,13 +71,14 @@ std::byte* RankMemory::TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t
   SHERD_CHECK(bytes % kCacheLine == 0);
   std::byte* const taken = arena.begin + arena.used;
   arena.used += bytes;
-  const auto count = [&](Pool counted, int64_t counted_bytes) {
-    arena_by_pool_[static_cast<size_t>(counted)] += counted_bytes;
-    meter_.Allocated(counted, counted_bytes);
-  };
-  count(pool, bytes - padding);
-  count(Pool::kPadding, padding);
+  Count(pool, bytes - padding);
+  Count(Pool::kPadding, padding);
   return taken;
+}
+
+void RankMemory::Count(Pool pool, int64_t bytes) {
+  foreign_by_pool_[static_cast<size_t>(pool)] += bytes;
+  meter_.Allocated(pool, bytes);
 }
 
 std::byte* RankMemory::TakeHost(Pool pool, int64_t bytes, int64_t padding) {
@@ -112,15 +116,39 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
                           : TakeHost(Pool::kParams, bytes, padding);
     unit.owned_params = unit.params + unit.owned.begin * param_bytes;
   }
+  if (plan.keeps_versions) {
+    const int64_t padding = owns_shard ? shard_padding : whole_padding;
+    const int64_t element_bytes = OptimizerElementBytes(param_bytes);
+    Count(Pool::kOptimizer, (unit.owned.size() - padding) * element_bytes);
+    Count(Pool::kPadding, padding * element_bytes);
+    updated_bytes_ += unit.owned.size() * element_bytes;
+    return;
+  }
   const auto take_state = [&] {
     const int64_t padding = owns_shard ? shard_padding : whole_padding;
     return reinterpret_cast<float*>(TakeHost(
         Pool::kOptimizer, unit.owned.size() * SizeOf(DType::kF32), padding * SizeOf(DType::kF32)));
   };
-  unit.master =
+  unit.state.master =
       param_type_ == DType::kF32 ? reinterpret_cast<float*>(unit.owned_params) : take_state();
-  unit.m = take_state();
-  unit.v = take_state();
+  unit.state.m = take_state();
+  unit.state.v = take_state();
+  unit.next = unit.state;
+}
+
+void RankMemory::PlaceVersions(const VersionSlots& versions) {
+  SHERD_CHECK(versions.current != nullptr && versions.next != nullptr);
+  const auto place = [&](std::byte* slot, AdamWState UnitMemory::*state) {
+    auto* taken = reinterpret_cast<float*>(slot);
+    for (UnitMemory& unit : units_) {
+      const int64_t owned = unit.owned.size();
+      unit.*state = {taken, taken + owned, taken + 2 * owned};
+      taken += 3 * owned;
+    }
+  };
+  place(versions.current, &UnitMemory::state);
+  place(versions.next, &UnitMemory::next);
+  Count(Pool::kReplicas, versions.bytes - updated_bytes_);
 }
 
 void RankMemory::PlaceGradients(const RankPlan& plan, int index) {

@@ -30,10 +30,10 @@ struct UnitMemory {
   std::byte* params = nullptr;
   // Where the (owned) ones of them begin.
   std::byte* owned_params = nullptr;
-  // (owned) each. The parameters themselves when those are fp32.
-  float* master = nullptr;
-  float* m = nullptr;
-  float* v = nullptr;
+  // (owned) each: the state, and where the next update leaves it. The same without versions, and
+  // then the master copies of fp32 parameters are these themselves.
+  AdamWState state;
+  AdamWState next;
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
   // Where the summed gradients of (owned) are once all are reduced; nullptr: where `tree` ends.
@@ -61,12 +61,22 @@ struct RankArenas {
   std::byte* kv_copies = nullptr;
 };
 
+// Where versions of the rank's shard are kept, VersionBytes(plan) each: the first is updated into
+// the second, then that into the first. nullptr without versions.
+struct VersionSlots {
+  std::byte* current = nullptr;
+  std::byte* next = nullptr;
+  // Of all that they are kept in.
+  int64_t bytes = 0;
+};
+
 // All model memory of a rank, placed as the strategy's row says: what peers read in place lies in
 // the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
 class RankMemory {
  public:
   // The arenas have ArenaBytes(plan), ReplicaArenaBytes(plan), and ShareBytes(plan, …) bytes.
-  RankMemory(const RankPlan& plan, const RankArenas& arenas, MemoryMeter& meter);
+  RankMemory(const RankPlan& plan, const RankArenas& arenas, const VersionSlots& versions,
+             MemoryMeter& meter);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
 
@@ -91,6 +101,9 @@ class RankMemory {
   };
   std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
   std::byte* TakeHost(Pool pool, int64_t bytes, int64_t padding = 0);
+  // Counts memory that is not ours as if it were.
+  void Count(Pool pool, int64_t bytes);
+  void PlaceVersions(const VersionSlots& versions);
   void PlaceState(const RankPlan& plan, int index);
   void PlaceGradients(const RankPlan& plan, int index);
   void PlaceTransient(const RankPlan& plan);
@@ -104,7 +117,8 @@ class RankMemory {
   Arena tensor_;
   Arena kv_copies_;
   const int tensor_degree_;
-  int64_t arena_by_pool_[kPools] = {};
+  int64_t foreign_by_pool_[kPools] = {};  // in arenas and slots
+  int64_t updated_bytes_ = 0;             // of the version that is updated, as counted by unit
   std::vector<Buffer> buffers_;
   std::vector<UnitMemory> units_;
 

@@ -25,16 +25,20 @@ constexpr int64_t kPieceElements = int64_t{1} << 16;
 
 }  // namespace
 
+void StoreParameters(UnitMemory& unit, DType type, Ops& ops) {
+  if (reinterpret_cast<std::byte*>(unit.state.master) == unit.owned_params) return;
+  ops.Cast(unit.state.master, DType::kF32, unit.owned_params, type, unit.owned.size());
+}
+
 void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memory, Ops& ops) {
   std::vector<float> piece(static_cast<size_t>(kPieceElements));
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const Unit& description = plan.inventory.units[index];
     UnitMemory& unit = memory.unit(static_cast<int>(index));
-    InitializeElements(description, seed, unit.owned, unit.master);
+    InitializeElements(description, seed, unit.owned, unit.state.master);
     const int64_t padded = plan.layout.units[index].padded_elements;
     if (plan.strategy.params == Placement::kShard || unit.owned.size() == padded) {
-      if (memory.param_type() == DType::kF32) continue;
-      ops.Cast(unit.master, DType::kF32, unit.params, memory.param_type(), unit.owned.size());
+      StoreParameters(unit, memory.param_type(), ops);
       continue;
     }
     for (int64_t begin = 0; begin < padded; begin += kPieceElements) {

@@ -35,6 +35,7 @@ absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
   std::vector<std::byte> whole(size * ranks);
   {
     const PhaseTimer timer(phases_.exposed);
+    const WaitingFlag flag(waiting_);
     SHERD_RETURN_IF_ERROR(mesh_.Exchange(record.data(), whole.data(), record_bytes));
   }
   all.clear();
@@ -54,8 +55,14 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   }
   mine.losses = std::exchange(walk.losses, {});
   mine.tokens = std::exchange(walk.tokens, {});
+  if (trains) {
+    mine.pause = pause_.load(std::memory_order_relaxed);
+    mine.busy_seconds = phases_.busy() - std::exchange(busy_told_, phases_.busy());
+    commits_.AwaitStored();
+  }
   std::vector<ExchangeRecord> all;
   SHERD_RETURN_IF_ERROR(ExchangeRecords(mine, all));
+  if (trains) commits_.Commit();
 
   // An evaluation exchanges after every round, so each record holds that round alone.
   const int64_t first_index = trains ? 0 : current_round_ * walk.micro_batches.degree;
@@ -63,7 +70,11 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
       trains ? walk.micro_batches.count
              : std::min(walk.micro_batches.count, first_index + walk.micro_batches.degree);
   ExactSum squares;
-  for (const ExchangeRecord& record : all) squares.Add(record.squares);
+  for (const ExchangeRecord& record : all) {
+    squares.Add(record.squares);
+    walk.figures.pause = walk.figures.pause || record.pause;
+    if (trains) walk.figures.busy_seconds.push_back(record.busy_seconds);
+  }
   // Summed in the order of the global micro-batch, so the bits do not depend on who computed it.
   double loss = trains ? 0 : walk.figures.loss;
   for (int64_t index = first_index; index < last_index; ++index) {
@@ -75,25 +86,27 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
     walk.figures.tokens += record.tokens[round];
   }
   walk.figures.loss = loss;
-  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverged(walk);
+  if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverge(walk);
 
   walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
   walk.figures.grad_norm = std::sqrt(squares.Value());
   if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
-    return Diverged(walk);
+    return Diverge(walk);
   }
   const double clip = spec_.train().grad_clip();
   if (clip > 0) {
     walk.grad_scale = static_cast<float>(std::min(1.0, clip / (walk.figures.grad_norm + 1e-6)));
   }
+  commits_.BeginUpdate();
   return absl::OkStatus();
 }
 
-absl::Status StepExecutor::Diverged(const Walk& walk) {
+absl::Status StepExecutor::Diverge(const Walk& walk) {
   // Whoever ends first aborts the communicator: not before all have left the exchange, which is
   // when all are in the barrier. Every rank has seen the same figures, so what becomes of the
   // barrier itself says nothing.
   mesh_.Barrier().IgnoreError();
+  diverged_ = true;
   return absl::DataLossError(absl::StrCat(
       walk.step > 0 ? absl::StrCat("step ", walk.step) : "the evaluation", " diverged: loss ",
       walk.figures.loss, ", gradient norm ", walk.figures.grad_norm,

@@ -19,7 +19,7 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 
 StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
                            const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory,
-                           BatchSource& source, MemoryMeter& meter)
+                           StepCommits& commits, BatchSource& source, MemoryMeter& meter)
     : plan_(plan),
       spec_(spec),
       rank_(plan.data_rank),
@@ -30,6 +30,7 @@ StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& o
       mesh_(mesh),
       comm_(mesh.sharers()),
       memory_(memory),
+      commits_(commits),
       source_(source),
       params_(plan.inventory.units.size()),
       gathers_(plan.inventory.units.size(), 0),
@@ -59,7 +60,7 @@ std::string StepExecutor::operation() const {
   return op == nullptr ? "before the first operation" : Describe(*op, plan_.inventory);
 }
 
-absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
+absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step, int64_t window) {
   for (int unit = 0; unit <= head_; ++unit) {
     if (memory_.unit(unit).tree != nullptr) memory_.unit(unit).tree->Reset();
   }
@@ -67,6 +68,7 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step) {
   walk.plan = &plan_.step;
   walk.micro_batches = plan_.micro_batches;
   walk.step = step;
+  walk.window = window;
   return Run(std::move(walk));
 }
 
@@ -82,6 +84,7 @@ absl::StatusOr<StepFigures> StepExecutor::Evaluate(const StepPlan& plan, int64_t
 
 absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
   current_round_ = -1;
+  diverged_ = false;
   reductions_.clear();
   replica_reductions_.clear();
   for (const PlannedOp& op : walk.plan->ops) {
@@ -97,6 +100,11 @@ absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
 absl::Status StepExecutor::Settle() {
   for (Ticket& gather : gathers_) SHERD_RETURN_IF_ERROR(WaitFor(gather));
   return absl::OkStatus();
+}
+
+void StepExecutor::GatherWholeParameters() {
+  if (plan_.strategy.parameters != ParameterFlow::kGatherAfterUpdate) return;
+  for (int unit = 0; unit <= head_; ++unit) Gather(unit);
 }
 
 absl::Status StepExecutor::RunOp(const PlannedOp& op, Walk& walk) {
@@ -154,6 +162,7 @@ absl::Status StepExecutor::WaitFor(Ticket& ticket) { return WaitFor(comm_, ticke
 absl::Status StepExecutor::WaitFor(Communicator& comm, Ticket& ticket) {
   if (ticket == 0) return absl::OkStatus();
   const PhaseTimer timer(phases_.exposed);
+  const WaitingFlag flag(waiting_);
   const Ticket waited = std::exchange(ticket, 0);
   return comm.Wait(waited);
 }
@@ -182,7 +191,7 @@ absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
   if (!has_micro_batch_) return absl::OkStatus();
   int32_t* const inputs = inputs_.as<int32_t>();
   int32_t* const targets = targets_.as<int32_t>();
-  return walk.step > 0 ? source_.ReadTrain(walk.step, index, inputs, targets)
+  return walk.step > 0 ? source_.ReadTrain(walk.window, index, inputs, targets)
                        : source_.ReadEval(index, inputs, targets);
 }
 
@@ -251,10 +260,11 @@ void StepExecutor::Update(int unit, const Walk& walk) {
     const GradOut stored{memory.owned_params + segment.begin * plan_.param_bytes,
                          memory_.param_type(),
                          /*accumulate=*/false};
-    ops_.AdamW(stored, memory.master + segment.begin, memory.m + segment.begin,
-               memory.v + segment.begin, gradients + segment.begin * plan_.grad_bytes,
-               memory_.grad_type(), params, segment.end - segment.begin);
+    ops_.AdamW(stored, memory.state.From(segment.begin), memory.next.From(segment.begin),
+               gradients + segment.begin * plan_.grad_bytes, memory_.grad_type(), params,
+               segment.end - segment.begin);
   }
+  std::swap(memory.state, memory.next);
 }
 
 }  // namespace sherd

@@ -16,6 +16,7 @@
 #include "worker/train/exchange_record.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
+#include "worker/train/step_commits.h"
 
 namespace sherd {
 
@@ -37,6 +38,10 @@ struct StepFigures {
   // Global gradient norm before clipping; 0 for an evaluation.
   double grad_norm = 0;
   int64_t tokens = 0;
+  // Of a step: some rank wants all to stop after it.
+  bool pause = false;
+  // Of a step, by rank of the world: seconds that it computed since the exchange before.
+  std::vector<double> busy_seconds;
 };
 
 // Seconds of this rank's thread since it was made.
@@ -47,6 +52,8 @@ struct PhaseSeconds {
   // Waiting for collectives: communication that computation did not hide.
   double exposed = 0;
   double update = 0;
+
+  double busy() const { return data + forward + backward + update; }
 };
 
 // Walks step plans: every operation of the plan becomes calls of the model, the communicator and
@@ -56,18 +63,30 @@ class StepExecutor {
   // All arguments are kept and must outlive the executor. `seq_len` and `micro_batch` come from the
   // job. `tensor` is the model's group, null when it has none.
   StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
-               const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, BatchSource& source,
-               MemoryMeter& meter);
+               const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, StepCommits& commits,
+               BatchSource& source, MemoryMeter& meter);
 
-  // Trains one step. What it gathers after its update may still be under way then, and has until
-  // the next forward of its unit. kAborted after Stop, kDataLoss when loss or norm is not finite
-  // (nothing is updated then), and what the communicator and the source answer.
-  absl::StatusOr<StepFigures> Train(int64_t step);
+  // Trains one step on the samples of `window`, which is its number unless windows were skipped; by
+  // its exchange the step before it is committed. What it gathers after its
+  // update may still be under way then, and has until the next forward of its unit. kAborted after
+  // Stop, kDataLoss when loss or norm is not finite (nothing is updated then, so that the
+  // step can be trained again), and what the
+  // communicator and the source answer.
+  absl::StatusOr<StepFigures> Train(int64_t step, int64_t window);
+  absl::StatusOr<StepFigures> Train(int64_t step) { return Train(step, step); }
+  // The last step failed, on every rank, because its loss or norm was not finite.
+  bool diverged() const { return diverged_; }
   // Walks `plan` over `micro_batches` evaluation micro-batches.
   absl::StatusOr<StepFigures> Evaluate(const StepPlan& plan, int64_t micro_batches);
 
   // Waits for what is still under way. Errors of Communicator::Wait.
   absl::Status Settle();
+  // Has every rank take all shards of the parameters, where each stores the whole and owns a part:
+  // what it owns has changed. To be settled.
+  void GatherWholeParameters();
+
+  // Has this rank say, in every exchange from now on, that all should stop. From any thread.
+  void RequestPause() { pause_.store(true, std::memory_order_relaxed); }
 
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
@@ -75,6 +94,10 @@ class StepExecutor {
   void AwaitQuiet();
   // What was under way last: "backward h.3 round 0".
   std::string operation() const;
+  // From any thread: the rank waits for others.
+  bool waiting() const {
+    return waiting_.load(std::memory_order_relaxed) || (tensor_ != nullptr && tensor_->waiting());
+  }
   const PhaseSeconds& phases() const { return phases_; }
 
  private:
@@ -82,6 +105,7 @@ class StepExecutor {
     const StepPlan* plan;
     MicroBatches micro_batches;
     int64_t step;  // 0: an evaluation
+    int64_t window = 0;
     std::vector<double> losses;
     std::vector<int64_t> tokens;
     StepFigures figures;
@@ -115,7 +139,7 @@ class StepExecutor {
   absl::Status WaitFor(Ticket& ticket);
   absl::Status WaitFor(Communicator& comm, Ticket& ticket);
   // The same error on every rank, none of which ends before all have it.
-  absl::Status Diverged(const Walk& walk);
+  absl::Status Diverge(const Walk& walk);
   absl::Status FinishReductions();
   // The summed gradients of what this rank owns of a unit.
   std::byte* Gradients(int unit);
@@ -131,8 +155,11 @@ class StepExecutor {
   RankMesh& mesh_;
   Communicator& comm_;  // among those that share the rank's shards
   RankMemory& memory_;
+  StepCommits& commits_;
   BatchSource& source_;
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> pause_{false};
+  std::atomic<bool> waiting_{false};
 
   MicroBatch batch_;
   Buffer inputs_;
@@ -148,6 +175,8 @@ class StepExecutor {
   bool has_micro_batch_ = false;
   std::atomic<const PlannedOp*> current_{nullptr};
   PhaseSeconds phases_;
+  bool diverged_ = false;
+  double busy_told_ = 0;  // of phases_, what exchanges have told
 };
 
 }  // namespace sherd

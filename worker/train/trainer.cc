@@ -1,5 +1,8 @@
 #include "worker/train/trainer.h"
 
+#include <chrono>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,14 +12,14 @@
 #include "absl/time/time.h"
 #include "common/counted.h"
 #include "common/status_macros.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
-#include "plan/peer_addresses.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
+#include "worker/holdings/holding_links.h"
 #include "worker/train/host_memory.h"
+#include "worker/train/rank_groups.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_mesh.h"
 #include "worker/train/write_weights.h"
@@ -29,145 +32,48 @@ namespace {
 // by the data link and by the lease.
 constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
 
-// A group that the rank is in, and its own place there.
-struct RankGroup {
-  v1::GroupKind kind = v1::GROUP_KIND_UNSPECIFIED;
-  Transport transport = Transport::kShm;
-  std::vector<int> ranks;
-  int index = -1;
-};
-
-absl::string_view KindName(v1::GroupKind kind) {
-  switch (kind) {
-    case v1::GROUP_KIND_TENSOR:
-      return "tensor-parallel";
-    case v1::GROUP_KIND_SHARD:
-      return "shard";
-    case v1::GROUP_KIND_REPLICA:
-      return "replica";
-    case v1::GROUP_KIND_KV_COPY:
-      return "key and value";
+// Whether a failure of this kind would be the same at another attempt.
+bool WouldRepeat(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:
+      return true;
     default:
-      return "data-parallel";
+      return false;
   }
 }
 
-// kNotFound when the assignment names no such group.
-absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupKind kind) {
-  for (const v1::ProcessGroup& group : assignment.groups()) {
-    if (group.kind() != kind) continue;
-    RankGroup found;
-    found.kind = kind;
-    found.transport = group.shares_memory() ? Transport::kShm : Transport::kTcp;
-    for (const int rank : group.ranks()) {
-      if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
-      if (rank < 0 || rank >= assignment.world()) {
-        return absl::InvalidArgumentError(absl::StrCat("the assignment names rank ", rank,
-                                                       " of a world of ", assignment.world()));
-      }
-      found.ranks.push_back(rank);
-    }
-    if (found.index >= 0) return found;
+class Stopwatch {
+ public:
+  absl::Duration elapsed() const {
+    return absl::FromChrono(std::chrono::steady_clock::now() - start_);
   }
-  return absl::NotFoundError(
-      absl::StrCat("the assignment names no ", v1::GroupKind_Name(kind), " that this rank is in"));
-}
 
-// The groups that the rank is in.
-struct RankGroups {
-  RankGroup data;
-  // How the data-parallel group is cut up: itself unless into shard groups.
-  RankGroup sharers;
-  // Empty when there is nobody else.
-  RankGroup replicas;
-  RankGroup tensor;
-  RankGroup kv_copies;
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-absl::Status FindShardGroups(const v1::Assignment& assignment, RankGroups& groups) {
-  groups.sharers = groups.data;
-  const int64_t shard_group = assignment.spec().parallel().shard_group();
-  if (shard_group == 0) return absl::OkStatus();
-  SHERD_ASSIGN_OR_RETURN(groups.sharers, FindGroup(assignment, v1::GROUP_KIND_SHARD));
-  SHERD_ASSIGN_OR_RETURN(RankGroup replicas, FindGroup(assignment, v1::GROUP_KIND_REPLICA));
-  const int64_t sharers = static_cast<int64_t>(groups.sharers.ranks.size());
-  const int64_t copies = static_cast<int64_t>(replicas.ranks.size());
-  const bool fits = sharers == shard_group &&
-                    sharers * copies == static_cast<int64_t>(groups.data.ranks.size()) &&
-                    groups.data.index == replicas.index * sharers + groups.sharers.index;
-  if (!fits) {
-    return absl::InvalidArgumentError(
-        "the assignment's shard and replica groups do not make up its data-parallel group");
-  }
-  if (copies > 1) groups.replicas = std::move(replicas);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<RankGroups> FindGroups(const v1::Assignment& assignment) {
-  RankGroups groups;
-  SHERD_ASSIGN_OR_RETURN(groups.data, FindGroup(assignment, v1::GROUP_KIND_DATA));
-  SHERD_RETURN_IF_ERROR(FindShardGroups(assignment, groups));
-  const int64_t tensor = assignment.spec().parallel().tensor();
-  const int64_t world = static_cast<int64_t>(groups.data.ranks.size()) * tensor;
-  SHERD_ASSIGN_OR_RETURN(RankGroup members, FindGroup(assignment, v1::GROUP_KIND_TENSOR));
-  const bool fits = static_cast<int64_t>(members.ranks.size()) == tensor &&
-                    world == assignment.world() &&
-                    assignment.rank() == groups.data.index * tensor + members.index;
-  if (!fits) {
-    return absl::InvalidArgumentError(
-        "the assignment's tensor-parallel and data-parallel groups do not make up its world");
-  }
-  if (tensor > 1) groups.tensor = std::move(members);
-  return groups;
-}
-
-// The coordinator's layout must be the one that this worker would compute: workers of another build
-// could cut units differently, and then gathers would mix them up.
-absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan) {
-  const std::vector<v1::UnitShard> expected =
-      DescribeOwned(plan.inventory, plan.strategy, assignment.spec().parallel(),
-                    plan.micro_batches.degree, plan.data_rank);
-  bool equal = static_cast<int>(expected.size()) == assignment.shards_size();
-  for (int unit = 0; equal && unit < assignment.shards_size(); ++unit) {
-    equal = google::protobuf::util::MessageDifferencer::Equals(expected[static_cast<size_t>(unit)],
-                                                               assignment.shards(unit));
-  }
-  if (equal) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the coordinator's shard layout is not the one that this worker computes; run coordinator "
-      "and "
-      "workers of the same version");
-}
-
-// Where a group's members listen for it, in group order.
-absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
-                                                     const RankGroup& group) {
-  const bool tcp = group.transport == Transport::kTcp;
-  SHERD_ASSIGN_OR_RETURN(const PeerAddresses peers,
-                         ReadPeers(tcp ? assignment.network_peers() : assignment.peers()));
-  std::vector<std::string> addresses;
-  for (const int rank : group.ranks) {
-    const auto found = peers.find(rank);
-    if (found == peers.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the assignment names no address of rank ", rank));
-    }
-    addresses.push_back(found->second);
-  }
-  return addresses;
-}
 
 class RankTrainer final : public Trainer {
  public:
   RankTrainer(const v1::Assignment& assignment, const TrainerOptions& options,
-              DataListener& listener, prometheus::Registry& metrics)
-      : assignment_(assignment), options_(options), listener_(listener), metrics_(metrics) {}
+              DataListener& listener, HoldingStore& holdings, prometheus::Registry& metrics)
+      : assignment_(assignment),
+        options_(options),
+        listener_(listener),
+        holdings_(holdings),
+        metrics_(metrics) {}
 
   TrainResult Run(TrainObserver& observer) override {
     TrainResult result;
     result.status = RunJob(observer, result);
     if (result.status.ok()) {
-      observer.OnLog(absl::StrCat("finished after step ", result.step));
+      observer.OnLog(
+          absl::StrCat(result.paused ? "paused" : "finished", " after step ", result.step));
       return result;
     }
     {
@@ -178,6 +84,7 @@ class RankTrainer final : public Trainer {
         result.lost_peer = -1;
       }
     }
+    result.final = own_doing_ && result.lost_peer < 0 && WouldRepeat(result.status.code());
     observer.OnLog(absl::StrCat("ended after step ", result.step, " at ", result.operation, ": ",
                                 std::string(result.status.message())));
     return result;
@@ -191,30 +98,41 @@ class RankTrainer final : public Trainer {
     if (mesh_ != nullptr) mesh_->Abort(reason);
   }
 
+  void Pause() override {
+    absl::MutexLock lock(&mutex_);
+    pause_ = true;
+    if (job_ != nullptr) job_->RequestPause();
+  }
+
+  TrainPosition Position() override {
+    absl::MutexLock lock(&mutex_);
+    TrainPosition position;
+    position.operation = "forming, restoring or writing the weights";
+    if (job_ == nullptr) return position;
+    position.step = job_->step();
+    position.operation = job_->operation();
+    position.waiting = job_->waiting();
+    return position;
+  }
+
  private:
   absl::Status RunJob(TrainObserver& observer, TrainResult& result) {
     result.operation = "opening the data";
-    SHERD_ASSIGN_OR_RETURN(RankGroups groups, FindGroups(assignment_));
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
+    SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckHostMemory(
         PredictLedger(plan, assignment_.spec(), options_.threads, MediaOf(assignment_)),
         assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
-    if (SumsOverKvCopies(plan)) {
-      SHERD_ASSIGN_OR_RETURN(groups.kv_copies, FindGroup(assignment_, v1::GROUP_KIND_KV_COPY));
-      if (static_cast<int>(groups.kv_copies.ranks.size()) != plan.part().kv_copies) {
-        return absl::InvalidArgumentError(
-            "the assignment's group of copies of keys and values is not of the size that the model "
-            "asks for");
-      }
-    }
 
     result.operation = "forming the process groups";
+    own_doing_ = false;
     SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes, FormAxes(groups, plan));
+    const absl::Duration forming = timer_.elapsed();
     RankMesh mesh(std::move(axes));
-    absl::Status status = RunFormed(plan, mesh, std::move(data), observer, result);
+    absl::Status status = RunFormed(plan, mesh, std::move(data), forming, observer, result);
     // Who only passes on what came from another must not be blamed.
     result.lost_peer = mesh.ended_by(status);
     if (const int failed = FailedRankOf(status); failed >= 0 && failed != assignment_.rank()) {
@@ -276,25 +194,59 @@ class RankTrainer final : public Trainer {
     return FormCommunicator(listener_, spec, options, &formation_abort_);
   }
 
-  absl::Status RunFormed(const RankPlan& plan, RankMesh& mesh, JobData data,
+  absl::Status RunFormed(const RankPlan& plan, RankMesh& mesh, JobData data, absl::Duration forming,
                          TrainObserver& observer, TrainResult& result) {
     result.operation = "allocating memory";
-    RankJob job(assignment_, plan, options_.threads, mesh, std::move(data), metrics_);
+    std::shared_ptr<HoldingSegment> segment;
+    if (plan.keeps_versions) {
+      const HoldingKey key{assignment_.job_id(), assignment_.epoch(), assignment_.world(),
+                           assignment_.rank()};
+      SHERD_ASSIGN_OR_RETURN(segment, holdings_.Make(key, VersionBytes(plan)));
+    }
+    RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data), metrics_,
+                observer);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
-    observer.OnLog(Introduction(plan, mesh));
-    observer.OnReady();
-    absl::Status status = job.Run(observer);
-    result.step = job.step();
-    result.operation = absl::StrCat("step ", job.step() + 1, ", ", job.operation());
+    absl::Status status = GetReady(job, segment.get(), forming, observer, result);
     if (status.ok()) {
+      observer.OnLog(Introduction(plan, mesh));
+      own_doing_ = true;
+      status = job.Run();
+      result.operation = absl::StrCat("step ", job.step() + 1, ", ", job.operation());
+    }
+    result.paused = job.paused();
+    if (status.ok() && !result.paused) {
       result.operation = "writing the weights";
       absl::StatusOr<std::string> path = job.WriteWeights(options_.output_root);
       status = path.status();
       if (path.ok()) result.weights_path = *std::move(path);
     }
+    result.step = job.committed();
     absl::MutexLock lock(&mutex_);
     job_ = nullptr;
     return status;
+  }
+
+  // Restores, and has others hold what this rank will store.
+  absl::Status GetReady(RankJob& job, const HoldingSegment* segment, absl::Duration forming,
+                        TrainObserver& observer, TrainResult& result) {
+    result.operation = "restoring";
+    SHERD_RETURN_IF_ERROR(job.Restore(holdings_, listener_.address(), formation_abort_));
+    v1::RankReady ready;
+    result.operation = "having its shard held";
+    for (const std::string& holder : assignment_.holders()) {
+      if (segment == nullptr) break;
+      const absl::Status held = HandOver(holder, *segment, &formation_abort_);
+      if (absl::IsAborted(held)) return held;
+      if (!held.ok()) {
+        return absl::UnavailableError(absl::StrCat(
+            "the process at ", holder, " does not hold this rank's shard: ", held.message()));
+      }
+      ready.set_copies(ready.copies() + 1);
+    }
+    ready.set_form_seconds(absl::ToDoubleSeconds(forming));
+    ready.set_restore_seconds(absl::ToDoubleSeconds(timer_.elapsed() - forming));
+    observer.OnReady(ready);
+    return absl::OkStatus();
   }
 
   std::string Introduction(const RankPlan& plan, const RankMesh& mesh) const {
@@ -324,17 +276,23 @@ class RankTrainer final : public Trainer {
     if (aborted_) return false;
     mesh_ = mesh;
     job_ = job;
+    if (pause_) job->RequestPause();
     return true;
   }
 
   const v1::Assignment assignment_;
   const TrainerOptions options_;
   DataListener& listener_;
+  HoldingStore& holdings_;
   prometheus::Registry& metrics_;
+  const Stopwatch timer_;
   FormationAbort formation_abort_;
+  // What fails now is what this rank does by itself, and not how ranks come together.
+  bool own_doing_ = true;
 
   absl::Mutex mutex_;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool pause_ ABSL_GUARDED_BY(mutex_) = false;
   RankMesh* mesh_ ABSL_GUARDED_BY(mutex_) = nullptr;
   RankJob* job_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
@@ -343,8 +301,8 @@ class RankTrainer final : public Trainer {
 
 std::unique_ptr<Trainer> Trainer::Make(const v1::Assignment& assignment,
                                        const TrainerOptions& options, DataListener& listener,
-                                       prometheus::Registry& metrics) {
-  return std::make_unique<RankTrainer>(assignment, options, listener, metrics);
+                                       HoldingStore& holdings, prometheus::Registry& metrics) {
+  return std::make_unique<RankTrainer>(assignment, options, listener, holdings, metrics);
 }
 
 absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,

@@ -8,7 +8,9 @@
 #include "prometheus/registry.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/layout.pb.h"
+#include "sherd/v1/worker.pb.h"
 #include "worker/comm/data_link.h"
+#include "worker/holdings/holding_store.h"
 
 namespace sherd {
 
@@ -16,18 +18,23 @@ namespace sherd {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void OnReady() = 0;
-  // Rank 0 reports steps and evaluations; every rank its ledger.
+  virtual void OnReady(const v1::RankReady& ready) = 0;
+  // Rank 0 reports steps, each when it is committed, and evaluations; every rank its ledger.
   virtual void OnStep(const v1::StepReport& report) = 0;
   virtual void OnEval(const v1::EvalReport& report) = 0;
   virtual void OnLedger(const v1::RankLedger& ledger) = 0;
   virtual void OnLog(absl::string_view text) = 0;
+  virtual void OnWarning(const v1::Warning& warning) = 0;
 };
 
 // How a rank's work ended.
 struct TrainResult {
   absl::Status status;
-  // The last completed step.
+  // Of OK: all ranks have stopped together before the end, as asked by Pause.
+  bool paused = false;
+  // Of an error: another attempt would fail in the same way.
+  bool final = false;
+  // The last committed step.
   int64_t step = 0;
   // What was under way: "step 12, h.3, reduce_scatter".
   std::string operation;
@@ -43,19 +50,34 @@ struct TrainerOptions {
   int threads = 1;          // compute threads of this rank
 };
 
+// Where a rank's trainer is.
+struct TrainPosition {
+  // The last completed step.
+  int64_t step = 0;
+  std::string operation;
+  // In a collective: it waits for others.
+  bool waiting = false;
+};
+
 // One rank of one epoch of a job, from forming its groups to writing its weights. Nothing of it is
-// left when it is destroyed: memory, threads, descriptors, segments.
+// left when it is destroyed: memory, threads, descriptors, segments; but for the versions of its
+// shard in `holdings`.
 class Trainer {
  public:
   static std::unique_ptr<Trainer> Make(const v1::Assignment& assignment,
                                        const TrainerOptions& options, DataListener& listener,
-                                       prometheus::Registry& metrics);
+                                       HoldingStore& holdings, prometheus::Registry& metrics);
   virtual ~Trainer() = default;
   // Blocks until the job is done, fails or is aborted. Call once.
   virtual TrainResult Run(TrainObserver& observer) = 0;
   // From any thread, also before and after Run: Run returns kAborted, within 500 ms where it waits
   // and else at the next operation of the step plan (a unit's forward or backward).
   virtual void Abort(absl::string_view reason) = 0;
+  // From any thread: Run returns OK, paused, when this and all other ranks have stored and
+  // committed a step, the next one if possible.
+  virtual void Pause() = 0;
+  // From any thread.
+  virtual TrainPosition Position() = 0;
 };
 
 // Looks at a job's files as InspectData asks (worker.proto). OK, or one sentence that names the

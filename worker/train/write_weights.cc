@@ -59,7 +59,7 @@ std::vector<TensorRange> RangesOf(const RankPlan& plan, RankMemory& memory) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
     for (const ElementRange& counted : unit.counted) {
       AppendRanges(plan.inventory.units[index], counted,
-                   unit.master + (counted.begin - unit.owned.begin), ranges);
+                   unit.state.master + (counted.begin - unit.owned.begin), ranges);
     }
   }
   return ranges;
@@ -81,7 +81,7 @@ absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    ops.AddSquares(unit.master, DType::kF32, unit.owned.size(), squares);
+    ops.AddSquares(unit.state.master, DType::kF32, unit.owned.size(), squares);
   }
   if (squares.nonfinite == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,

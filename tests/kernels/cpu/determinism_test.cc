@@ -176,9 +176,9 @@ TEST(CpuOps, AdamWBitsDoNotDependOnHowRangesAreCut) {
           for (float& value : v) value *= value;
         },
         [&](int64_t begin, int64_t end) {
-          ops->AdamW({param.data() + 2 * begin, DType::kBF16, false}, &master[begin], &m[begin],
-                     &v[begin], grad.data() + begin * SizeOf(grad_dtype), grad_dtype, params,
-                     end - begin);
+          const AdamWState state{&master[begin], &m[begin], &v[begin]};
+          ops->AdamW({param.data() + 2 * begin, DType::kBF16, false}, state, state,
+                     grad.data() + begin * SizeOf(grad_dtype), grad_dtype, params, end - begin);
         },
         [&] {
           Doubles state = param.values();

@@ -38,6 +38,27 @@ AbortReceived Abort(const std::string& job, int64_t epoch, int rank = 1) {
   return event;
 }
 
+PauseReceived Pause(const std::string& job, int64_t epoch) {
+  PauseReceived event;
+  event.pause.set_job_id(job);
+  event.pause.set_epoch(epoch);
+  return event;
+}
+
+LocateReceived Locate(const std::string& job, int64_t epoch) {
+  LocateReceived event;
+  event.request.set_job_id(job);
+  event.request.set_epoch(epoch);
+  return event;
+}
+
+TrainerEnded Paused(int64_t step) {
+  TrainerEnded event;
+  event.paused = true;
+  event.step = step;
+  return event;
+}
+
 TrainerEnded Done(int64_t steps = 7) {
   TrainerEnded event;
   event.step = steps;
@@ -66,6 +87,10 @@ std::string Describe(const AgentAction& action) {
     return absl::StrCat("start ", start->assignment.job_id(), "/", start->assignment.epoch());
   }
   if (std::holds_alternative<AbortTrainer>(action)) return "abort";
+  if (std::holds_alternative<PauseTrainer>(action)) return "pause";
+  if (const auto* tell = std::get_if<TellPosition>(&action)) {
+    return absl::StrCat("tell ", tell->id.job.value(), "/", tell->id.epoch.value());
+  }
   if (const auto* exit = std::get_if<ExitProcess>(&action))
     return absl::StrCat("exit ", exit->code);
   const v1::RankReport& report = std::get<Report>(action).report;
@@ -339,6 +364,50 @@ class RandomLife {
   std::map<std::string, int64_t> newest_started_;
   std::set<Key> unanswered_;
 };
+
+// A trainer that has stopped with all others is released, with the step that they stopped after.
+TEST(AgentState, APausedRankIsReleased) {
+  AgentState state;
+  Handle(state, Assign("a", 2));
+  EXPECT_THAT(Handle(state, Pause("a", 2)), ElementsAre("pause"));
+  EXPECT_EQ(state.phase(), AgentState::Phase::kTraining);
+  const std::vector<AgentAction> actions = state.Handle(Paused(5));
+  ASSERT_EQ(actions.size(), 1u);
+  const v1::RankReport& report = std::get<Report>(actions[0]).report;
+  EXPECT_EQ(report.epoch(), 2);
+  EXPECT_EQ(report.released().step(), 5);
+  EXPECT_EQ(state.phase(), AgentState::Phase::kIdle);
+  // One that came late is answered, too, and another epoch's is none of ours.
+  EXPECT_THAT(Handle(state, Pause("a", 2)), ElementsAre("report a/2/r1 released"));
+  EXPECT_THAT(Handle(state, Pause("a", 1)), IsEmpty());
+  EXPECT_THAT(Handle(state, Pause("b", 1)), IsEmpty());
+}
+
+TEST(AgentState, APauseOfAnAbortedRankChangesNothing) {
+  AgentState state;
+  Handle(state, Assign("a", 1));
+  Handle(state, Abort("a", 1));
+  EXPECT_THAT(Handle(state, Pause("a", 1)), IsEmpty());
+  EXPECT_THAT(Handle(state, Paused(3)), ElementsAre("report a/1/r1 released"));
+}
+
+// F34: where a rank is can be asked at any time.
+TEST(AgentState, TellsWhereTheTrainerIsThatRuns) {
+  AgentState state;
+  EXPECT_THAT(Handle(state, Locate("a", 1)), IsEmpty());
+  Handle(state, Assign("a", 1));
+  EXPECT_THAT(Handle(state, Locate("a", 1)), ElementsAre("tell a/1"));
+  EXPECT_THAT(Handle(state, Locate("a", 2)), IsEmpty());
+  EXPECT_THAT(Handle(state, Locate("b", 1)), IsEmpty());
+}
+
+TEST(AgentState, AFailureThatWouldRepeatSaysSo) {
+  AgentState state;
+  Handle(state, Assign("a", 1));
+  TrainerEnded event = Broken("no such file");
+  event.final = true;
+  EXPECT_TRUE(FailureIn(state, event).final());
+}
 
 TEST(AgentState, AnswersEveryAbortOnceAndIsNeverStuckInRandomLives) {
   for (uint64_t seed = 1; seed <= 5000; ++seed) {

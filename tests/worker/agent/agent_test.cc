@@ -30,6 +30,7 @@ struct Script {
   TrainObserver* running ABSL_GUARDED_BY(mutex) = nullptr;
   bool finish ABSL_GUARDED_BY(mutex) = false;
   bool aborted ABSL_GUARDED_BY(mutex) = false;
+  bool paused ABSL_GUARDED_BY(mutex) = false;
   bool deaf ABSL_GUARDED_BY(mutex) = false;  // does not hear aborts
   std::atomic<int> alive{0};
 
@@ -52,24 +53,30 @@ class FakeTrainer final : public Trainer {
   ~FakeTrainer() override { --script_.alive; }
 
   TrainResult Run(TrainObserver& observer) override {
-    observer.OnReady();
+    observer.OnReady(v1::RankReady());
     absl::MutexLock lock(&script_.mutex);
     script_.running = &observer;
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(script_.mutex) {
-      return script_.finish || (script_.aborted && !script_.deaf);
+      return script_.finish || script_.paused || (script_.aborted && !script_.deaf);
     };
     script_.mutex.Await(absl::Condition(&over));
     script_.running = nullptr;
     TrainResult result;
     result.step = 9;
     if (script_.aborted) result.status = absl::AbortedError("aborted");
-    script_.finish = script_.aborted = false;
+    result.paused = script_.paused;
+    script_.finish = script_.aborted = script_.paused = false;
     return result;
   }
   void Abort(absl::string_view) override {
     absl::MutexLock lock(&script_.mutex);
     script_.aborted = true;
   }
+  void Pause() override {
+    absl::MutexLock lock(&script_.mutex);
+    script_.paused = true;
+  }
+  TrainPosition Position() override { return {9, "backward h.3 round 0", true}; }
 
  private:
   Script& script_;
@@ -92,8 +99,10 @@ class AgentTest : public testing::Test {
     options.inspect = [](const v1::InspectData& request) {
       return request.vocab() == 256 ? absl::OkStatus() : absl::NotFoundError("no such file: a.txt");
     };
+    options.holdings = &holdings_;
     options.metrics = std::make_shared<prometheus::Registry>();
     options.abort_limit = abort_limit_;
+    options.leave_limit = leave_limit_;
     options.flush_limit = absl::Milliseconds(200);
     agent_ = std::make_unique<Agent>(std::move(options));
     thread_ = std::thread([this] { exit_code_ = agent_->Run(); });
@@ -141,6 +150,8 @@ class AgentTest : public testing::Test {
   FakeCoordinator coordinator_;
   Script script_;
   absl::Duration abort_limit_ = absl::Seconds(kPatienceSeconds);
+  absl::Duration leave_limit_ = absl::Seconds(kPatienceSeconds);
+  HoldingStore holdings_;
   std::unique_ptr<Agent> agent_;
   std::thread thread_;
   int exit_code_ = -1;
@@ -176,6 +187,95 @@ TEST_F(AgentTest, AnswersAnAbortWhenItsTrainerIsGone) {
   Assign("b");
   script_.AwaitRunning();
   EXPECT_TRUE(AwaitReport(3).has_ready());
+}
+
+// A release says what the process holds, and nothing of that epoch is taken in from then on.
+TEST_F(AgentTest, AReleaseGoesWithTheHoldings) {
+  Start();
+  const HoldingKey key{"a", 1, 4, 3};
+  (*holdings_.Make(key, 64))->Complete(0, 8, 99);
+  Assign("a");
+  script_.AwaitRunning();
+  v1::SessionResponse pause;
+  pause.mutable_pause()->set_job_id("a");
+  pause.mutable_pause()->set_epoch(1);
+  coordinator_.Send(std::move(pause));
+  const v1::RankReport released = AwaitReport(2);
+  ASSERT_TRUE(released.has_released());
+  EXPECT_EQ(released.released().step(), 9);
+  ASSERT_EQ(released.released().holdings_size(), 1);
+  EXPECT_EQ(released.released().holdings(0).owner(), 3);
+  EXPECT_EQ(released.released().holdings(0).step(), 8);
+  EXPECT_EQ(released.released().holdings(0).checksum(), 99u);
+  EXPECT_FALSE(holdings_.Make({"a", 1, 4, 0}, 64).ok());
+}
+
+TEST_F(AgentTest, AHolderThatIsNoRankAnswersToo) {
+  Start();
+  (*holdings_.Make({"a", 2, 4, 3}, 64))->Complete(1, 8, 99);
+  ASSERT_TRUE(
+      coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
+  v1::SessionResponse question;
+  question.mutable_report_holdings()->set_job_id("a");
+  question.mutable_report_holdings()->set_epoch(2);
+  coordinator_.Send(std::move(question));
+  ASSERT_TRUE(
+      coordinator_.Await("an answer", [](const Heard& heard) { return !heard.reports.empty(); }));
+  const v1::SessionRequest answer = coordinator_.heard().reports[0];
+  EXPECT_EQ(answer.sequence(), 1u);
+  ASSERT_EQ(answer.holdings().holdings_size(), 1);
+  EXPECT_EQ(answer.holdings().holdings(0).step(), 8);
+  EXPECT_FALSE(holdings_.Make({"a", 2, 4, 0}, 64).ok());
+}
+
+TEST_F(AgentTest, DropsHoldingsThatAreNotNeededAnyMore) {
+  Start();
+  (*holdings_.Make({"a", 1, 4, 3}, 64))->Complete(0, 8, 99);
+  ASSERT_TRUE(
+      coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
+  v1::SessionResponse retain;
+  retain.mutable_retain()->set_job_id("a");
+  retain.mutable_retain()->set_epoch(2);
+  coordinator_.Send(std::move(retain));
+  v1::SessionResponse question;
+  question.mutable_report_holdings()->set_job_id("a");
+  question.mutable_report_holdings()->set_epoch(1);
+  coordinator_.Send(std::move(question));
+  ASSERT_TRUE(
+      coordinator_.Await("an answer", [](const Heard& heard) { return !heard.reports.empty(); }));
+  EXPECT_EQ(coordinator_.heard().reports[0].holdings().holdings_size(), 0);
+  EXPECT_TRUE(holdings_.empty());
+}
+
+// F60: whoever is told to end lets the coordinator move its work first.
+TEST_F(AgentTest, AsksToLeaveAndGoesOnUntilItIsLetGo) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  agent_->RequestLeave("SIGTERM");
+  ASSERT_TRUE(coordinator_.Await("leaving", [](const Heard& heard) {
+    return !heard.reports.empty() && heard.reports.back().has_leaving();
+  }));
+  EXPECT_EQ(coordinator_.heard().reports.back().leaving().reason(), "SIGTERM");
+  v1::SessionResponse pause;
+  pause.mutable_pause()->set_job_id("a");
+  pause.mutable_pause()->set_epoch(1);
+  coordinator_.Send(std::move(pause));
+  EXPECT_TRUE(AwaitReport(3).has_released());
+  v1::SessionResponse shutdown;
+  shutdown.mutable_shutdown()->set_reason("drained");
+  coordinator_.Send(std::move(shutdown));
+  EXPECT_EQ(Join(), kExitAsked);
+}
+
+TEST_F(AgentTest, IsNotKeptFromLeavingForLong) {
+  leave_limit_ = absl::Milliseconds(30);
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  agent_->RequestLeave("SIGTERM");
+  EXPECT_EQ(Join(), kExitAsked);
+  EXPECT_EQ(script_.alive, 0);
 }
 
 // F40

@@ -53,6 +53,10 @@ class RecordingHandler final : public SessionHandler {
   void OnAbort(v1::Abort) override {}
   void OnInspect(v1::InspectData) override {}
   void OnShutdown(v1::Shutdown) override {}
+  void OnReportHoldings(v1::ReportHoldings) override {}
+  void OnRetain(v1::Retain) override {}
+  void OnPause(v1::Pause) override {}
+  void OnLocate(v1::LocateRank) override {}
   void OnEnded(absl::Status why) override {
     absl::MutexLock lock(&mutex_);
     ended_ = std::move(why);

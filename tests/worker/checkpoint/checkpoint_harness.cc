@@ -1,6 +1,7 @@
 #include "tests/worker/checkpoint/checkpoint_harness.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/status_macros.h"
 
@@ -106,6 +107,9 @@ Manifest SmallManifest() {
                        {2, 5},
                        10,
                        {{{0, 2}, 0, 3, 0, 400}, {{0, 2}, 3, 4, 0, 500}, {{2, 5}, 0, 6, 0, 600}}}};
+  for (StoredTensor& tensor : manifest.tensors) {
+    for (StoredPiece& piece : tensor.pieces) piece.xxh3 = {17};
+  }
   return manifest;
 }
 
@@ -118,7 +122,10 @@ bool FaultyFileSystem::Allow() {
 }
 
 absl::Status FaultyFileSystem::MakeDirectories(const std::string& path) {
-  return Allow() ? real_->MakeDirectories(path) : Injected();
+  if (!Allow()) return Injected();
+  // The real one would sync.
+  std::filesystem::create_directories(path);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<OutputFile>> FaultyFileSystem::Create(const std::string& path) {
@@ -138,6 +145,10 @@ absl::Status FaultyFileSystem::SyncDirectory(const std::string& path) {
 
 absl::Status FaultyFileSystem::RenameOrExchange(const std::string& from, const std::string& to) {
   return Allow() ? real_->RenameOrExchange(from, to) : Injected();
+}
+
+absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
+  return Allow() ? real_->Rename(from, to) : Injected();
 }
 
 absl::Status FaultyFileSystem::Remove(const std::string& path) {

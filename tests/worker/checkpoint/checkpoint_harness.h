@@ -49,6 +49,7 @@ class FaultyFileSystem final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override;
   absl::Status SyncDirectory(const std::string& path) override;
   absl::Status RenameOrExchange(const std::string& from, const std::string& to) override;
+  absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
 
  private:

@@ -10,6 +10,8 @@
 #include "plan/gradient_shares.h"
 #include "plan/shard_layout.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/checkpoint_harness.h"
+#include "tests/worker/checkpoint/whole_tensors.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
 
@@ -19,7 +21,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Tensors = std::map<std::string, std::vector<float>>;
 
 // A model whose heads and ffn divide by four and whose vocabulary mostly does not.
 ModelShape RandomShape(std::mt19937_64& random) {
@@ -36,41 +37,12 @@ ModelShape RandomShape(std::mt19937_64& random) {
   return shape;
 }
 
-// Values that tell tensor and place apart.
-Tensors WholeTensors(const ModelShape& shape) {
-  Tensors tensors;
-  float next = 1;
-  for (const TensorDescription& tensor : WeightsOf(BuildInventory(shape))) {
-    std::vector<float>& values = tensors[tensor.name];
-    for (int64_t i = 0; i < tensor.elements; ++i) values.push_back(next++);
-  }
-  return tensors;
-}
-
-// A member's flat buffer of a unit, element by element; padding is zero.
-std::vector<float> FlatBuffer(const Unit& unit, const Tensors& tensors) {
-  std::vector<float> flat;
-  for (const Parameter& parameter : unit.parameters) {
-    const std::vector<float>& whole = tensors.at(parameter.name);
-    const int64_t columns = parameter.slice.tensor_columns();
-    for (const ElementRange& rows : parameter.slice.rows) {
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        for (int64_t c = parameter.slice.columns.begin; c < parameter.slice.columns.end; ++c) {
-          const auto at = static_cast<size_t>(row * columns + c);
-          flat.push_back(at < whole.size() ? whole[at] : 0.0f);
-        }
-      }
-    }
-  }
-  return flat;
-}
-
 // All that the ranks of a world of `tensor` times `data` do to leave a checkpoint.
 absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& shape,
                                 const Tensors& tensors, int tensor, int data) {
-  const auto files = MakePosixFileSystem();
+  FaultyFileSystem files;
   const CheckpointInfo info{"job", 1, 1, shape, "bytes"};
-  SHERD_RETURN_IF_ERROR(PrepareStaging(*files, directory, info));
+  SHERD_RETURN_IF_ERROR(PrepareStaging(files, directory, info));
   std::vector<ShardFileInfo> shards;
   for (int rank = 0; rank < tensor * data; ++rank) {
     const TensorPlace place{tensor, rank % tensor};
@@ -78,7 +50,7 @@ absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& 
     std::vector<std::vector<float>> units;
     std::vector<TensorRange> ranges;
     for (const Unit& unit : inventory.units) {
-      units.push_back(FlatBuffer(unit, tensors));
+      units.push_back(FlatBuffer(unit, tensors, 0));
       const ElementRange shard = LayoutUnit(unit.elements, data).Filled(rank / tensor);
       for (const ElementRange& counted : FirstHeld(unit, shard, place.index)) {
         AppendRanges(unit, counted, units.back().data() + counted.begin, ranges);
@@ -86,9 +58,9 @@ absl::Status SaveTensorParallel(const std::string& directory, const ModelShape& 
     }
     SHERD_ASSIGN_OR_RETURN(
         shards.emplace_back(),
-        WriteShard(*files, StagingDirectory(directory, info), rank, tensor * data, ranges));
+        WriteShard(files, StagingDirectory(directory, info), rank, tensor * data, ranges));
   }
-  return PublishCheckpoint(*files, directory, info, WeightsOf(BuildInventory(shape)), shards);
+  return PublishCheckpoint(files, directory, info, WeightsOf(BuildInventory(shape)), shards);
 }
 
 absl::StatusOr<Tensors> LoadAll(const std::string& directory) {
@@ -108,7 +80,7 @@ TEST(TensorLayouts, WhatAnyDegreesWroteIsReadWhole) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 6; ++trial) {
     const ModelShape shape = RandomShape(random);
-    const Tensors tensors = WholeTensors(shape);
+    const Tensors tensors = WholeTensors(WeightsOf(BuildInventory(shape)));
     for (const int tensor : {1, 2, 4}) {
       for (const int data : {1, 2, 3}) {
         const std::string directory = root / "w";
@@ -132,7 +104,7 @@ TEST(TensorLayouts, LongBlocksAreReadInPieces) {
   shape.ffn = 1538;
   shape.vocab = 3;
   shape.context = 2;
-  const Tensors tensors = WholeTensors(shape);
+  const Tensors tensors = WholeTensors(WeightsOf(BuildInventory(shape)));
   ASSERT_TRUE(SaveTensorParallel(root / "w", shape, tensors, 2, 1).ok());
   const absl::StatusOr<Tensors> loaded = LoadAll(root / "w");
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -156,7 +128,9 @@ TEST(TensorLayouts, NamesSayWhatAMemberHolds) {
   shape.ffn = 6;
   shape.vocab = 3;
   shape.context = 2;
-  ASSERT_TRUE(SaveTensorParallel(root / "w", shape, WholeTensors(shape), 2, 1).ok());
+  ASSERT_TRUE(
+      SaveTensorParallel(root / "w", shape, WholeTensors(WeightsOf(BuildInventory(shape))), 2, 1)
+          .ok());
   const std::vector<std::string> first = NamesIn(root / "w/shard-00001-of-00002.safetensors");
   const std::vector<std::string> second = NamesIn(root / "w/shard-00002-of-00002.safetensors");
   // One piece of each of queries, keys and values; whole blocks of columns; the second of two rows

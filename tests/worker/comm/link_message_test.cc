@@ -39,6 +39,22 @@ TEST(LinkMessage, ReadsBackWhatWasWritten) {
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).lost_peer, 3);
   EXPECT_EQ(std::get<LinkGoodbye>(*goodbye).text, "rank 3 went away");
+
+  const LinkHolding wish{.wish = LinkHolding::Wish::kGive,
+                         .job_id = "job-7",
+                         .epoch = 3,
+                         .world = 4,
+                         .owner = 2,
+                         .slot_bytes = int64_t{1} << 40};
+  const auto holding = DecodeLinkMessage(EncodeLinkMessage(wish));
+  ASSERT_TRUE(holding.ok()) << holding.status();
+  const auto& wished = std::get<LinkHolding>(*holding);
+  EXPECT_EQ(wished.wish, wish.wish);
+  EXPECT_EQ(wished.job_id, wish.job_id);
+  EXPECT_EQ(wished.epoch, wish.epoch);
+  EXPECT_EQ(wished.world, wish.world);
+  EXPECT_EQ(wished.owner, wish.owner);
+  EXPECT_EQ(wished.slot_bytes, wish.slot_bytes);
 }
 
 TEST(LinkMessage, RefusesALaneThatIsNone) {

@@ -42,14 +42,16 @@ v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1
 }
 
 struct LocalWorld::Rank final : TrainObserver {
-  std::unique_ptr<DataListener> listener;
   std::unique_ptr<Trainer> trainer;
   std::thread thread;
   RankRecord record;
   absl::Mutex mutex;
   int64_t steps ABSL_GUARDED_BY(mutex) = 0;
 
-  void OnReady() override { record.ready = true; }
+  void OnReady(const v1::RankReady& ready) override {
+    record.ready = true;
+    record.copies = ready.copies();
+  }
   void OnStep(const v1::StepReport& report) override {
     record.steps.push_back(report);
     absl::MutexLock lock(&mutex);
@@ -58,46 +60,103 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnEval(const v1::EvalReport& report) override { record.evals.push_back(report); }
   void OnLedger(const v1::RankLedger& ledger) override { record.ledgers.push_back(ledger); }
   void OnLog(absl::string_view) override {}
+  void OnWarning(const v1::Warning& warning) override { record.warnings.push_back(warning); }
 };
 
+LocalWorker::LocalWorker() : listener(*DataListener::Bind()), server(*listener, holdings) {}
+
+LocalWorkers MakeWorkers(int count) {
+  LocalWorkers workers;
+  for (int i = 0; i < count; ++i) workers.push_back(std::make_shared<LocalWorker>());
+  return workers;
+}
+
+namespace {
+
+void AppendAddresses(const LocalWorkers& workers, std::string (DataListener::*address)() const,
+                     Peers& peers) {
+  std::string previous;
+  for (size_t rank = 0; rank < workers.size(); ++rank) {
+    const std::string own = ((*workers[rank]->listener).*address)();
+    AppendPeer(static_cast<int>(rank), own, previous, peers);
+    previous = own;
+  }
+}
+
+// Who holds the part, by the rank of the version's epoch whose it is.
+void AddSource(const v1::JobSpec& spec, const LocalEpoch& epoch, int part, v1::RestorePlan& plan) {
+  for (const std::shared_ptr<LocalWorker>& holder : epoch.holders) {
+    for (int owner = 0; owner < epoch.restore.world; ++owner) {
+      if (PartOf(spec, epoch.restore.world, owner) != part) continue;
+      const HoldingKey key{"j-1", epoch.restore.epoch, epoch.restore.world, owner};
+      const std::shared_ptr<HoldingSegment> segment = holder->holdings.Find(key);
+      if (segment == nullptr || segment->FindStep(epoch.restore.step) < 0) continue;
+      v1::RestoreSource& source = *plan.add_sources();
+      source.set_owner(owner);
+      source.set_address(holder->listener->address());
+      return;
+    }
+  }
+}
+
+v1::RestorePlan RestoreOf(const v1::JobSpec& spec, int world, int rank, const LocalEpoch& epoch) {
+  v1::RestorePlan plan;
+  plan.set_epoch(epoch.restore.epoch);
+  plan.set_world(epoch.restore.world);
+  plan.set_step(epoch.restore.step);
+  for (const int part : SourceParts(spec, epoch.restore.world, world, rank)) {
+    AddSource(spec, epoch, part, plan);
+  }
+  return plan;
+}
+
+}  // namespace
+
 LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, int threads,
-                       const std::set<v1::GroupKind>& over_tcp) {
+                       const std::set<v1::GroupKind>& over_tcp)
+    : LocalWorld(spec, world, LocalEpoch{.threads = threads, .over_tcp = over_tcp}) {}
+
+LocalWorld::LocalWorld(const v1::JobSpec& spec, int world, LocalEpoch epoch)
+    : workers_(epoch.workers.empty() ? MakeWorkers(world) : std::move(epoch.workers)) {
+  Make(spec, world, epoch);
+}
+
+void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoch) {
   v1::Assignment assignment;
   assignment.set_job_id("j-1");
-  assignment.set_epoch(1);
+  assignment.set_epoch(epoch.epoch);
   *assignment.mutable_spec() = spec;
   assignment.set_world(world);
   assignment.set_ranks_on_host(world);
   assignment.set_secret("secret of the epoch");
-  for (int rank = 0; rank < world; ++rank) {
-    ranks_.push_back(std::make_unique<Rank>());
-    absl::StatusOr<std::unique_ptr<DataListener>> listener = DataListener::Bind();
-    SHERD_CHECK(listener.ok());
-    ranks_.back()->listener = *std::move(listener);
-    const auto append = [&](const auto& address_of, Peers& peers) {
-      const std::string previous =
-          rank == 0 ? "" : address_of(*ranks_[static_cast<size_t>(rank) - 1]->listener);
-      AppendPeer(rank, address_of(*ranks_.back()->listener), previous, peers);
-    };
-    append([](const DataListener& listener) { return listener.address(); },
-           *assignment.mutable_peers());
-    append([](const DataListener& listener) { return listener.network_address(); },
-           *assignment.mutable_network_peers());
-  }
+  assignment.set_reported_step(epoch.reported_step);
+  assignment.set_reported_eval_step(epoch.reported_eval_step);
+  AppendAddresses(workers_, &DataListener::address, *assignment.mutable_peers());
+  AppendAddresses(workers_, &DataListener::network_address, *assignment.mutable_network_peers());
   TrainerOptions options;
-  options.threads = threads;
+  options.threads = epoch.threads;
   const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
     assignment.clear_groups();
     for (v1::ProcessGroup& group : layout.GroupsOf(rank)) {
-      group.set_shares_memory(over_tcp.count(group.kind()) == 0);
+      group.set_shares_memory(epoch.over_tcp.count(group.kind()) == 0);
       *assignment.add_groups() = std::move(group);
     }
     assignment.clear_shards();
     for (v1::UnitShard& shard : layout.ShardsOf(rank)) *assignment.add_shards() = std::move(shard);
-    Rank& each = *ranks_[static_cast<size_t>(rank)];
-    each.trainer = Trainer::Make(assignment, options, *each.listener, registry_);
+    assignment.clear_holders();
+    if (world > 1) {
+      assignment.add_holders(
+          workers_[static_cast<size_t>((rank + 1) % world)]->listener->address());
+    }
+    if (epoch.restore.step > 0) {
+      *assignment.mutable_restore() = RestoreOf(spec, world, rank, epoch);
+    }
+    LocalWorker& worker = *workers_[static_cast<size_t>(rank)];
+    ranks_.push_back(std::make_unique<Rank>());
+    ranks_.back()->trainer =
+        Trainer::Make(assignment, options, *worker.listener, worker.holdings, registry_);
   }
 }
 

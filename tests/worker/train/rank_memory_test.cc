@@ -29,7 +29,7 @@ struct LoneRank {
                 .replicas = replicas.data(),
                 .tensor = tensor.data(),
                 .kv_copies = kv_copies.data()},
-               meter) {}
+               VersionSlots{}, meter) {}
 
   MemoryMeter meter;
   const RankPlan plan;

@@ -137,11 +137,12 @@ TEST(RankMesh, WaitsUntilEveryAxisIsQuiet) {
 }
 
 struct SilentObserver final : TrainObserver {
-  void OnReady() override {}
+  void OnReady(const v1::RankReady&) override {}
   void OnStep(const v1::StepReport&) override {}
   void OnEval(const v1::EvalReport&) override {}
   void OnLedger(const v1::RankLedger&) override {}
   void OnLog(absl::string_view) override {}
+  void OnWarning(const v1::Warning&) override {}
 };
 
 // F8: an operation that is under way when a step fails may read and write the job's memory; the job
@@ -162,9 +163,9 @@ TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
   absl::StatusOr<JobData> data = JobData::Open(assignment.spec(), "");
   ASSERT_TRUE(data.ok()) << data.status();
   prometheus::Registry metrics;
-  RankJob job(assignment, plan, 1, mesh, *std::move(data), metrics);
   SilentObserver observer;
-  EXPECT_EQ(job.Run(observer).code(), absl::StatusCode::kUnavailable);
+  RankJob job(assignment, plan, 1, mesh, /*segment=*/nullptr, *std::move(data), metrics, observer);
+  EXPECT_EQ(job.Run().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(sharers.asked(), "aq");
 }
 

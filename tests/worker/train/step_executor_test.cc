@@ -189,6 +189,8 @@ struct Figures {
   double loss = 1;
   float gradient_scale = 1;
   absl::StatusCode outcome = absl::StatusCode::kOk;
+  // The first step's loss is no number at first, and it is trained again.
+  bool diverges_once = false;
 };
 
 // Touches what a model touches, and checks that it may.
@@ -213,11 +215,17 @@ class TouchingModel final : public Model {
     if (comm_.Pending(Collective::kReduceScatter) + comm_.Pending(Collective::kAllReduce) > 0) {
       ++observed_.backwards_beside_reductions;
     }
+    if (IsHead(unit) && figures_.diverges_once && !diverged_) {
+      diverged_ = true;
+      return std::numeric_limits<double>::quiet_NaN();
+    }
     return IsHead(unit) ? figures_.loss : 0;
   }
   const float* Logits(absl::Span<const UnitParams>, int64_t, int64_t) override { return nullptr; }
 
   const Observed& observed() const { return observed_; }
+  // The next walk writes the gradients of the first.
+  void Restart() { calls_ = 0; }
 
  private:
   bool IsHead(int unit) const { return unit + 1 == static_cast<int>(plan_.inventory.units.size()); }
@@ -254,6 +262,7 @@ class TouchingModel final : public Model {
   const Figures figures_;
   Observed observed_;
   int calls_ = 0;
+  bool diverged_ = false;
 };
 
 class NoText final : public BatchSource {
@@ -297,18 +306,26 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, const Figures& 
   if (plan.AddsReplicas()) arenas.replicas = axes.replicas.comm->arena();
   RankMesh mesh(std::move(axes));
   MemoryMeter meter;
-  RankMemory memory(plan, arenas, meter);
+  RankMemory memory(plan, arenas, VersionSlots{}, meter);
+  StepCommits commits(/*segment=*/nullptr, nullptr);
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), made_up);
   NoText text;
-  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, text, meter);
+  StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, commits, text,
+                        meter);
   std::vector<double> norms;
   double first_moment = 0;
   for (const int64_t step : {1, 2}) {
-    const absl::StatusOr<StepFigures> figures = executor.Train(step);
+    absl::StatusOr<StepFigures> figures = executor.Train(step);
+    EXPECT_EQ(executor.diverged(), absl::IsDataLoss(figures.status()));
+    if (made_up.diverges_once && step == 1) {
+      EXPECT_TRUE(executor.diverged());
+      model.Restart();
+      figures = executor.Train(step, step + 1);
+    }
     EXPECT_EQ(figures.status().code(), made_up.outcome) << figures.status();
     if (figures.ok()) norms.push_back(figures->grad_norm);
-    if (step == 1) first_moment = memory.unit(1).m[0];
+    if (step == 1) first_moment = memory.unit(1).state.m[0];
     if (!figures.ok()) break;
     const bool settled = step == 2;
     if (settled) {
@@ -440,6 +457,20 @@ TEST(StepExecutor, UsesEveryRoomForUnitsThatIsPlanned) {
                 MaxGatheredBlocks(plan.step, plan.inventory))
           << strategy << " prefetch " << prefetch;
     }
+  }
+}
+
+// F15: a step that was not to be updated with leaves nothing behind: trained again, it is as if it
+// had been trained once.
+TEST(StepExecutor, TrainsAStepAgainAfterALossThatIsNoNumber) {
+  for (const absl::string_view strategy : testing::StrategiesOf(4)) {
+    SCOPED_TRACE(strategy);
+    const v1::JobSpec spec =
+        testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 12, {.layers = 3, .hidden = 16});
+    const Observed undisturbed = TwoSteps(spec, 1, 4);
+    const Observed repeated = TwoSteps(spec, 1, 4, {.diverges_once = true});
+    EXPECT_EQ(repeated.norms, undisturbed.norms);
+    EXPECT_EQ(repeated.first_moment, undisturbed.first_moment);
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "plan/job_spec.h"
@@ -141,6 +144,30 @@ TEST(Trainer, StopsWhenTheLossDiverges) {
     EXPECT_THAT(std::string(rank.result.status.message()), HasSubstr("diverged"));
     EXPECT_LT(rank.result.step, 400);
   }
+}
+
+// Or the samples that made it so are skipped, a few times, and users hear of it.
+TEST(Trainer, SkipsTheSamplesThatMadeTheLossNoNumber) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 4, 400);
+  spec.mutable_train()->mutable_optimizer()->set_lr(1e30);
+  spec.mutable_train()->mutable_schedule()->set_warmup(0);
+  spec.mutable_train()->mutable_schedule()->set_min_lr(1e29);
+  spec.mutable_elastic()->set_on_nan(v1::ON_NAN_ROLLBACK);
+  spec.mutable_elastic()->set_max_rollbacks(2);
+  const std::vector<RankRecord> ranks = LocalWorld(spec, 2).Run();
+  for (const RankRecord& rank : ranks) {
+    EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kDataLoss) << rank.result.status;
+    EXPECT_TRUE(rank.result.final);
+  }
+  std::vector<std::string> said;
+  for (const v1::Warning& warning : ranks[0].warnings) {
+    if (absl::StrContains(warning.text(), "are skipped")) said.push_back(warning.text());
+  }
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[1], HasSubstr("for the 2. of 2 times"));
+  EXPECT_TRUE(ranks[1].warnings.empty());
 }
 
 TEST(Trainer, NamesAFileThatIsNotThere) {

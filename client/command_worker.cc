@@ -12,10 +12,10 @@
 
 namespace sherd {
 
-ExitCode SampleCommand(const std::vector<std::string>& arguments) {
+ExitCode WorkerCommand(const std::string& command, const std::vector<std::string>& arguments) {
   const absl::StatusOr<std::string> worker = FindProgram("sherd-worker");
   if (!worker.ok()) return Complain(worker.status());
-  std::vector<std::string> all = {*worker, "sample"};
+  std::vector<std::string> all = {*worker, command};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& argument : all) argv.push_back(argument.data());

@@ -1,0 +1,83 @@
+#include "worker/checkpoint/check_resumable.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plan/job_spec.h"
+#include "plan/model_shape.h"
+#include "worker/checkpoint/model_json.h"
+#include "worker/checkpoint/training_keys.h"
+
+namespace sherd {
+namespace {
+
+using Json = nlohmann::json;
+using Sentences = std::vector<std::string>;
+
+template <typename Value>
+void Compare(absl::string_view key, const Value& was, const Value& is, Sentences& different) {
+  if (was != is) different.push_back(absl::StrCat(key, " was ", was, " and is ", is));
+}
+
+void CompareModels(const ModelShape& was, const ModelShape& is, Sentences& different) {
+  const Json flat_was = ModelJson(was).flatten();
+  const Json flat_is = ModelJson(is).flatten();
+  if (was.arch != is.arch) {
+    return Compare("model.arch", flat_was["/arch"].dump(), flat_is["/arch"].dump(), different);
+  }
+  for (const auto& [path, value] : flat_was.items()) {
+    const Json& now = flat_is[path];
+    if (value == now) continue;
+    // The rotary embedding's keys go by other names in a job file.
+    const bool theta = path == "/rotary/theta";
+    const std::string name = theta ? "rope_theta"
+                             : path.rfind("/rotary/", 0) == 0
+                                 ? absl::StrCat("rope_scaling.", path.substr(8))
+                                 : path.substr(1);
+    Compare(absl::StrCat("model.", name), value.dump(), now.dump(), different);
+  }
+}
+
+}  // namespace
+
+absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
+                            int64_t corpus_tokens) {
+  if (!info.training) {
+    return absl::FailedPreconditionError(
+        "the checkpoint holds weights alone, without the optimizer's state");
+  }
+  Sentences different;
+  CompareModels(info.model, ShapeOf(spec.model()), different);
+  Compare("data.tokenizer", info.tokenizer, spec.data().tokenizer(), different);
+  for (const WholeKey& key : WholeKeys()) {
+    if (!key.orders_samples) continue;
+    Compare(key.name, key.get(info.training->train), key.get(spec.train()), different);
+  }
+  if (info.training->corpus_tokens != corpus_tokens) {
+    different.push_back(absl::StrCat("data.train had ", info.training->corpus_tokens,
+                                     " tokens and has ", corpus_tokens));
+  }
+  if (info.step > spec.train().steps()) {
+    different.push_back(
+        absl::StrCat("it is of step ", info.step, " and train.steps is ", spec.train().steps()));
+  }
+  if (different.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the checkpoint is of another job: ", absl::StrJoin(different, "; ")));
+}
+
+std::vector<std::string> ChangedSettings(const CheckpointInfo& info, const v1::JobSpec& spec) {
+  Sentences changed;
+  if (!info.training) return changed;
+  const v1::TrainSpec& was = info.training->train;
+  for (const WholeKey& key : WholeKeys()) {
+    if (!key.orders_samples) Compare(key.name, key.get(was), key.get(spec.train()), changed);
+  }
+  for (const RealKey& key : RealKeys()) {
+    Compare(key.name, key.get(was), key.get(spec.train()), changed);
+  }
+  Compare(kScheduleKindKey, NameOf(was.schedule().kind()), NameOf(spec.train().schedule().kind()),
+          changed);
+  return changed;
+}
+
+}  // namespace sherd

@@ -1,0 +1,68 @@
+#include "worker/checkpoint/training_json.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "plan/job_spec.h"
+#include "worker/checkpoint/json_members.h"
+#include "worker/checkpoint/training_keys.h"
+
+namespace sherd {
+namespace {
+
+using Json = nlohmann::json;
+
+Json SettingsJson(const v1::TrainSpec& train) {
+  Json json = Json::object();
+  for (const WholeKey& key : WholeKeys()) json[key.name] = key.get(train);
+  for (const RealKey& key : RealKeys()) json[key.name] = key.get(train);
+  json[kScheduleKindKey] = std::string(NameOf(train.schedule().kind()));
+  return json;
+}
+
+absl::StatusOr<v1::TrainSpec> ParseSettings(const Json& json) {
+  JsonMembers members(json);
+  v1::TrainSpec train;
+  for (const WholeKey& key : WholeKeys()) key.set(train, members.Unsigned(key.name));
+  for (const RealKey& key : RealKeys()) key.set(train, members.Real(key.name));
+  const std::string kind = members.String(kScheduleKindKey);
+  SHERD_RETURN_IF_ERROR(members.status());
+  train.mutable_schedule()->set_kind(ScheduleKindFromName(kind));
+  if (train.schedule().kind() == v1::SCHEDULE_KIND_UNSPECIFIED) {
+    return WrongManifest(absl::StrCat("names the unknown schedule \"", kind, "\""));
+  }
+  return train;
+}
+
+}  // namespace
+
+Json TrainingJson(const TrainingInfo& training) {
+  Json json = {{"lineage", training.lineage},
+               {"settings", SettingsJson(training.train)},
+               {"corpus_tokens", training.corpus_tokens},
+               {"tokens", training.tokens},
+               {"skipped_windows", training.skipped_windows}};
+  // JSON has no other numbers.
+  if (std::isfinite(training.loss)) json["loss"] = training.loss;
+  return json;
+}
+
+absl::StatusOr<TrainingInfo> ParseTraining(const Json& json) {
+  JsonMembers members(json);
+  TrainingInfo training;
+  training.lineage = members.String("lineage");
+  training.corpus_tokens = members.Size("corpus_tokens");
+  training.tokens = members.Size("tokens");
+  training.skipped_windows = members.Size("skipped_windows");
+  training.loss =
+      members.Has("loss") ? members.Real("loss") : std::numeric_limits<double>::quiet_NaN();
+  const Json& settings = members.Object("settings");
+  SHERD_RETURN_IF_ERROR(members.status());
+  SHERD_ASSIGN_OR_RETURN(training.train, ParseSettings(settings));
+  return training;
+}
+
+}  // namespace sherd

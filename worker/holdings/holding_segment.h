@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sherd/v1/events.pb.h"
+#include "worker/comm/file_descriptor.h"
+#include "worker/comm/pages.h"
+
+namespace sherd {
+
+// Whose shard a segment holds: of rank `owner` of a world of `world` ranks in `epoch` of a job.
+struct HoldingKey {
+  std::string job_id;
+  int64_t epoch = 0;
+  int world = 0;
+  int owner = 0;
+  friend auto operator<=>(const HoldingKey&, const HoldingKey&) = default;
+};
+
+// Where a rank keeps its shard, version by version: memory without a name that all who hold it map,
+// and that lives as long as one of their processes. Two slots of `slot_bytes`, a header of each
+// that is valid only while the slot is whole, and the reports of the last steps. One process
+// writes, at one moment one thread of it; any may read.
+class HoldingSegment {
+ public:
+  static constexpr int kSlots = 2;
+  // The reports of so many steps are kept.
+  static constexpr int kReports = 1024;
+  // Beside the slots.
+  static int64_t head_bytes();
+  // Of the whole segment.
+  int64_t bytes() const { return head_bytes() + kSlots * PageCeil(slot_bytes_); }
+
+  // Makes a segment with zeroed slots. Errors of NewPages.
+  static absl::StatusOr<std::shared_ptr<HoldingSegment>> Create(const HoldingKey& key,
+                                                                int64_t slot_bytes);
+  // Maps another process's. kInvalidArgument when it is not one of `key` and that size.
+  static absl::StatusOr<std::shared_ptr<HoldingSegment>> Map(const HoldingKey& key,
+                                                             int64_t slot_bytes,
+                                                             FileDescriptor descriptor);
+
+  const HoldingKey& key() const { return key_; }
+  int64_t slot_bytes() const { return slot_bytes_; }
+  std::byte* slot(int index) const;
+  // To be passed on; stays the segment's.
+  int descriptor() const { return descriptor_.get(); }
+
+  // The slot holds nothing from here on.
+  void Invalidate(int index);
+  // It holds `step` whole. The checksum is that of Checksum, after the last write.
+  void Complete(int index, int64_t step, uint64_t checksum);
+  uint64_t Checksum(int index) const;
+  // What the slot holds; nothing when that is no whole version, or was none at some moment of the
+  // call.
+  std::optional<v1::Holding> Held(int index) const;
+  // The slot that holds `step` whole; -1: none.
+  int FindStep(int64_t step) const;
+
+  // Keeps a step's report; before Complete of that step.
+  void Report(const v1::StepReport& report);
+  // Those that are kept of the steps after `after`, up to `last`, in order.
+  std::vector<v1::StepReport> Reports(int64_t after, int64_t last) const;
+
+ private:
+  struct Head;
+
+  HoldingSegment(const HoldingKey& key, int64_t slot_bytes, FileDescriptor descriptor)
+      : key_(key), slot_bytes_(slot_bytes), descriptor_(std::move(descriptor)) {}
+  static absl::StatusOr<std::shared_ptr<HoldingSegment>> MapAll(const HoldingKey& key,
+                                                                int64_t slot_bytes,
+                                                                FileDescriptor descriptor);
+  Head& head() const;
+
+  const HoldingKey key_;
+  const int64_t slot_bytes_;
+  const FileDescriptor descriptor_;
+  PageMapping head_;
+  std::array<PageMapping, kSlots> slots_;
+};
+
+}  // namespace sherd
