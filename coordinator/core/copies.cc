@@ -32,6 +32,16 @@ int64_t WantedCopies(const v1::JobSpec& spec) {
   return spec.elastic().has_replicas() ? spec.elastic().replicas() : 1;
 }
 
+int64_t FewestCopies(const JobRecord& job) {
+  const int world = static_cast<int>(job.ranks.size());
+  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
+  for (int rank = 0; rank < world; ++rank) {
+    const auto holders = static_cast<int64_t>(job.ranks[rank].holders.size());
+    by_part[PartOf(job.spec, world, rank)] += 1 + holders;
+  }
+  return *std::min_element(by_part.begin(), by_part.end());
+}
+
 std::vector<std::vector<WorkerId>> ChooseHolders(const State& state, const JobRecord& job) {
   const int world = static_cast<int>(job.ranks.size());
   const int64_t wanted = WantedCopies(job.spec);

@@ -28,12 +28,14 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   if (has_ended) {
     if (!job.suspicion || end.suspicion) return;
     job.suspicion = false;
+    job.end_kind = end.kind;
     job.cause = std::move(end.cause);
     job.reason = job.cause;
     return;
   }
   job.paused = false;
   job.suspicion = end.suspicion;
+  job.end_kind = end.kind;
   job.cause = std::move(end.cause);
   if (!job.progressed) ++job.fruitless;
   job.times = {.struck = transition.now() - end.unnoticed_ms, .ended = transition.now()};
@@ -45,6 +47,7 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
 
 void PauseEpoch(Transition& transition, JobRecord& job, std::string reason) {
   job.paused = true;
+  job.end_kind = EndKind::kPlan;
   job.cause = std::move(reason);
   job.times = {.struck = transition.now(), .ended = transition.now()};
   for (int rank = 0; rank < static_cast<int>(job.ranks.size()); ++rank) {
@@ -59,9 +62,12 @@ void PauseEpoch(Transition& transition, JobRecord& job, std::string reason) {
 
 void EndSavingEpoch(Transition& transition, JobRecord& job) {
   if (!job.progressed) {
-    return EndEpoch(transition, job, {"the job's state could not be saved as a checkpoint"});
+    return EndEpoch(
+        transition, job,
+        {.kind = EndKind::kFailure, .cause = "the job's state could not be saved as a checkpoint"});
   }
   job.paused = true;
+  job.end_kind = EndKind::kPlan;
   job.cause = absl::StrCat("its state was saved at step ", job.restore.step);
   job.times = {.struck = transition.now(), .ended = transition.now()};
   // Those who leave are free to go.

@@ -12,6 +12,7 @@ namespace sherd {
 // hold.
 
 struct EpochEnd {
+  EndKind kind = EndKind::kNone;
   // A sentence.
   std::string cause;
   // Somebody only suspects it: a better cause may come.

@@ -44,10 +44,8 @@ void NameHolders(Transition& transition, JobRecord& job) {
   std::set<WorkerId> known;
   for (const RankState& rank : job.ranks) known.insert(rank.worker);
   job.holders.clear();
-  size_t fewest = job.ranks.size();
   for (size_t rank = 0; rank < chosen.size(); ++rank) {
     job.ranks[rank].holders = chosen[rank];
-    fewest = std::min(fewest, chosen[rank].size());
     for (const WorkerId& holder : chosen[rank]) {
       if (!known.insert(holder).second) continue;
       job.holders.push_back({holder, transition.Worker(holder)->incarnation, false});
@@ -55,16 +53,10 @@ void NameHolders(Transition& transition, JobRecord& job) {
   }
 }
 
-// F: fewer copies than wanted are said, and hold nobody up.
+// Fewer copies than wanted are said, and hold nobody up.
 void WarnOfFewCopies(Transition& transition, const JobRecord& job) {
   const int64_t wanted = WantedCopies(job.spec);
-  const int world = static_cast<int>(job.ranks.size());
-  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
-  for (int rank = 0; rank < world; ++rank) {
-    by_part[PartOf(job.spec, world, rank)] +=
-        1 + static_cast<int64_t>(job.ranks[rank].holders.size());
-  }
-  const int64_t fewest = *std::min_element(by_part.begin(), by_part.end());
+  const int64_t fewest = FewestCopies(job);
   if (fewest >= wanted) return;
   v1::JobEvent event;
   event.mutable_warning()->set_kind("replicas");

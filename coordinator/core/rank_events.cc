@@ -72,7 +72,10 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
   if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
     job.complaints.push_back({event.rank(), peer});
   }
-  EndEpoch(transition, job, {.cause = std::move(text), .suspicion = lost_peer});
+  EndEpoch(transition, job,
+           {.kind = lost_peer ? EndKind::kLink : EndKind::kFailure,
+            .cause = std::move(text),
+            .suspicion = lost_peer});
 }
 
 void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
@@ -91,7 +94,9 @@ void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
     return;
   }
   EndEpoch(transition, job,
-           {absl::StrCat(RankOnWorker(event.rank(), rank), " left the job after step ", job.step)});
+           {.kind = EndKind::kLeft,
+            .cause = absl::StrCat(RankOnWorker(event.rank(), rank), " left the job after step ",
+                                  job.step)});
 }
 
 bool EndsSeat(const v1::RankChanged& event) {
@@ -164,7 +169,9 @@ void OnFormationExpired(Transition& transition, const v1::FormationExpired& even
                     RankOnWorker(static_cast<int>(rank), job->ranks[rank]));
   }
   EndEpoch(transition, *job,
-           {absl::StrCat("the world did not form in time: ", missing, " did not become ready")});
+           {.kind = EndKind::kFormation,
+            .cause = absl::StrCat("the world did not form in time: ", missing,
+                                  " did not become ready")});
 }
 
 void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event) {
@@ -195,7 +202,8 @@ void OnHangDetected(Transition& transition, const v1::HangDetected& event) {
   // The output is durable: whoever does not come to its end is not waited for.
   if (AnyFinished(*job)) return transition.End(*job, v1::JOB_STATE_SUCCEEDED, "");
   job->step = std::max(job->step, event.step());
-  EndEpoch(transition, *job, {.cause = event.verdict(), .unnoticed_ms = event.stalled_ms()});
+  EndEpoch(transition, *job,
+           {.kind = EndKind::kHang, .cause = event.verdict(), .unnoticed_ms = event.stalled_ms()});
 }
 
 }  // namespace sherd

@@ -60,8 +60,9 @@ std::string DescribeEpoch(const JobRecord& job) {
   std::string text = absl::StrCat(
       "  epoch ", job.epoch.value(), " saves=", job.save_and_stop, " progressed=", job.progressed,
       " announced=", job.announced, " paused=", job.paused, " aborted=", job.aborted,
-      " asked=", job.holders_asked, " suspicion=", job.suspicion, " cause=", job.cause,
-      " struck=", job.times.struck, " ended=", job.times.ended, " answered=", job.times.answered,
+      " asked=", job.holders_asked, " kind=", static_cast<int>(job.end_kind),
+      " suspicion=", job.suspicion, " cause=", job.cause, " struck=", job.times.struck,
+      " ended=", job.times.ended, " answered=", job.times.answered,
       " assigned=", job.times.assigned, " running=", job.times.running,
       " forming=", job.times.forming, "\n", DescribeRestore(job.restore));
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {

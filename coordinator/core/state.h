@@ -117,6 +117,10 @@ struct EpochTimes {
   int64_t forming = 0;
 };
 
+// Kinds of causes that end an epoch: a process that ended, or fell silent; a peer that somebody
+// lost; a rank's own failure; a hang; a world that did not form; a rank that left; a plan.
+enum class EndKind { kNone, kDeath, kSilence, kLink, kFailure, kHang, kFormation, kLeft, kPlan };
+
 // Why a job is not placed.
 enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob };
 
@@ -155,6 +159,7 @@ struct JobRecord {
   bool paused = false;
   bool aborted = false;
   bool holders_asked = false;
+  EndKind end_kind = EndKind::kNone;
   // Why it ended; and whether that is only what somebody suspects, so that a better cause may come.
   std::string cause;
   bool suspicion = false;

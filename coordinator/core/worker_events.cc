@@ -35,7 +35,8 @@ void LoseRank(Transition& transition, JobRecord& job, int rank, const Loss& loss
   job.step = std::max(job.step, loss.step);
   if (AnyFinished(job)) return SucceedWhenDone(transition, job);
   EndEpoch(transition, job,
-           {.cause = absl::StrCat("rank ", rank, " on worker ", state.worker.value(),
+           {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
+            .cause = absl::StrCat("rank ", rank, " on worker ", state.worker.value(),
                                   " was lost after step ", job.step, ": ", loss.cause),
             .unnoticed_ms = loss.silent_ms});
   NoteLeaving(transition, job);
@@ -46,7 +47,8 @@ void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, cons
   if (IsAtWork(job) && !AnyFinished(job)) {
     job.step = std::max(job.step, loss.step);
     EndEpoch(transition, job,
-             {.cause = absl::StrCat("worker ", holder.worker.value(),
+             {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
+              .cause = absl::StrCat("worker ", holder.worker.value(),
                                     ", which held copies, was lost after step ", job.step, ": ",
                                     loss.cause),
               .unnoticed_ms = loss.silent_ms});

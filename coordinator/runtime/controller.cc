@@ -17,7 +17,7 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
     : options_(options),
       clock_(clock),
       metrics_(metrics),
-      journal_(log, clock),
+      journal_(log, clock, [&metrics](const v1::JobEvent& entry) { metrics.Observe(entry); }),
       fleet_(options.fleet, clock, journal_, timers_,
              {.append = [this](v1::DurableEvent event) { Append(std::move(event)); },
               .inspected =
@@ -32,7 +32,8 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
       jobs_(options.inspection_deadline, clock, journal_, timers_, fleet_, std::move(random),
             [this](v1::DurableEvent event) { Append(std::move(event)); }),
       hangs_(
-          {options.fleet.failure_detection, options.formation_time}, clock, journal_, timers_,
+          {options.fleet.failure_detection, options.formation_time, fleet_.CheckInterval()}, clock,
+          journal_, timers_,
           [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
             fleet_.Send(worker, incarnation, std::move(message));
           },
@@ -159,7 +160,7 @@ absl::Status Controller::EndTurn() {
   if (now >= next_check_) {
     fleet_.CheckLeases(now);
     hangs_.Check(now);
-    metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()));
+    metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()), now);
     next_check_ = now + fleet_.CheckInterval();
   }
   fleet_.FlushAcknowledgements();

@@ -18,8 +18,6 @@ constexpr size_t kLastSteps = 16;
 // A rank answers at once.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(500);
 constexpr size_t kMostOperationBytes = 256;
-// Between two checks; more is a pause of the coordinator's own.
-constexpr absl::Duration kLongestGap = absl::Seconds(1);
 
 bool IsSamePlace(const v1::RankPosition& a, const v1::RankPosition& b) {
   return a.step() == b.step() && a.operation() == b.operation() && a.waiting() == b.waiting();
@@ -40,10 +38,9 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   const int64_t own = job.spec.elastic().failure_detection_ms();
   absl::Duration patience =
       kDetectionTimes * (own > 0 ? absl::Milliseconds(own) : options_.failure_detection);
+  if (!job.progressed) return std::max(patience, options_.first_step_time);
   const auto found = watches_.find(job.id);
-  if (found == watches_.end() || found->second.step_ms.empty()) {
-    return std::max(patience, options_.first_step_time);
-  }
+  if (found == watches_.end() || found->second.step_ms.empty()) return patience;
   std::vector<double> times(found->second.step_ms.begin(), found->second.step_ms.end());
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
@@ -62,6 +59,7 @@ bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
   if (watch.epoch != job.epoch) {
     watch = Watch();
     watch.epoch = job.epoch;
+    if (job.progressed) watch.step_ms.push_back(progress.step_ms);
   } else if (progress.step != watch.step) {
     // Those of an epoch before it say nothing of this world.
     if (job.progressed) watch.step_ms.push_back(progress.step_ms);
@@ -77,7 +75,7 @@ bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
 
 void HangWatch::Check(absl::Time now) {
   const absl::Duration gap = now - last_check_;
-  const bool paused = last_check_ != absl::InfinitePast() && gap > kLongestGap;
+  const bool paused = last_check_ != absl::InfinitePast() && gap > 3 * options_.check_interval;
   last_check_ = now;
   std::erase_if(watches_, [this](const auto& entry) {
     const JobRecord* job = FindJob(journal_.state(), entry.first);

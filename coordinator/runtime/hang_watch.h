@@ -20,6 +20,8 @@ struct HangOptions {
   absl::Duration failure_detection;
   // An epoch's first step may take this long: memory is touched, caches are cold.
   absl::Duration first_step_time;
+  // Between two calls of Check; much more is a pause of the coordinator's own.
+  absl::Duration check_interval;
 };
 
 // Finds jobs that do not get on although all their workers are alive. Of a job without a new step

@@ -37,7 +37,9 @@ Actions Journal::Append(v1::DurableEvent event) {
 
 void Journal::Publish(v1::JobEvent entry) {
   std::optional<v1::JobEvent> numbered = feed_.Add(std::move(entry));
-  if (numbered) batch_.feed.push_back(*std::move(numbered));
+  if (!numbered) return;
+  published_(*numbered);
+  batch_.feed.push_back(*std::move(numbered));
 }
 
 void Journal::Acknowledge(Acknowledgement acknowledgement) {

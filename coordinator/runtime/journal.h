@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,7 +19,9 @@ namespace sherd {
 // and only then runs the turn's effects (messages, replies). One thread.
 class Journal {
  public:
-  Journal(EventLog& log, const Clock& clock) : log_(log), clock_(clock) {}
+  // `published` sees every new feed entry.
+  Journal(EventLog& log, const Clock& clock, std::function<void(const v1::JobEvent&)> published)
+      : log_(log), clock_(clock), published_(std::move(published)) {}
   Journal(const Journal&) = delete;
 
   // Builds the state from the log. Call first, once.
@@ -49,6 +52,7 @@ class Journal {
  private:
   EventLog& log_;
   const Clock& clock_;
+  const std::function<void(const v1::JobEvent&)> published_;
   State state_;
   JobFeed feed_;
   LogBatch batch_;

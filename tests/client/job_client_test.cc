@@ -50,6 +50,14 @@ class FakeJobs final : public v1::JobService::Service {
     return {grpc::StatusCode::NOT_FOUND, absl::StrCat("no job has the id ", request->job_id())};
   }
 
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request,
+                     v1::DrainResponse* response) override {
+    if (request->worker_id() != "w0") return {grpc::StatusCode::NOT_FOUND, "no such worker"};
+    response->mutable_worker()->set_id("w0");
+    response->mutable_worker()->set_status("draining");
+    return grpc::Status::OK;
+  }
+
   // Ten jobs, three an answer.
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
@@ -167,6 +175,13 @@ TEST_F(JobClientTest, BringsInvalidFieldsBack) {
   ASSERT_TRUE(InvalidFieldsOf(refused).has_value());
   EXPECT_EQ(InvalidFieldsOf(refused)->fields(0).description(), "is empty");
   EXPECT_FALSE(InvalidFieldsOf(absl::InvalidArgumentError("x")).has_value());
+}
+
+TEST_F(JobClientTest, DrainsAWorker) {
+  const absl::StatusOr<v1::Worker> worker = client_->Drain("w0");
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  EXPECT_EQ(worker->status(), "draining");
+  EXPECT_EQ(client_->Drain("w1").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(JobClientTest, PassesTheServersSentenceOn) {

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "prometheus/text_serializer.h"
 #include "tests/coordinator/controller_fixture.h"
 
 namespace sherd {
@@ -253,11 +254,11 @@ TEST_F(ElasticTest, RanksThatDoNotPauseInTimeAreAborted) {
   v1::SessionRequest leaving;
   leaving.mutable_leaving();
   Tell(links_.at("w1"), leaving);
-  Live(absl::Seconds(119));
+  Live(absl::Seconds(29));
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("abort")));
   Live(absl::Seconds(2));
   EXPECT_THAT(links_.at("w0")->Kinds(), Contains("abort"));
-  EXPECT_THAT(Job(job_).reason, HasSubstr("the ranks did not stop within 2m"));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("the ranks did not stop within 30s"));
 }
 
 TEST_F(ElasticTest, AHolderThatSaysNothingIsGivenUp) {  // F33
@@ -356,6 +357,31 @@ TEST_F(ElasticTest, SlowStepsAreGivenFiveTimesTheirMedian) {
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
   Live(absl::Seconds(3));
   EXPECT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+}
+
+TEST_F(ElasticTest, MetricsTellWhatADeathCost) {
+  Live(absl::Milliseconds(900));
+  KillRankOne();
+  Say("w0", ReadyReport(job_, 0, 2));
+  Say("w2", ReadyReport(job_, 1, 2));
+  v1::RankReport step = StepReportOf(job_, 0, 2, 3.5, 2);
+  step.mutable_step()->set_step_ms(500);
+  Say("w0", step);
+  v1::RankReport saved = ReadyReport(job_, 0, 2);
+  saved.mutable_checkpoint()->set_step(2);
+  saved.mutable_checkpoint()->set_path("out/step-2");
+  saved.mutable_checkpoint()->set_seconds(0.3);
+  Say("w0", saved);
+  Live(absl::Milliseconds(600));
+  const std::string text = prometheus::TextSerializer().Serialize(registry_->Collect());
+  for (const char* line :
+       {"sherd_job_restarts_total{reason=\"death\"} 1", "sherd_job_step{job=\"tiny-1\"} 2",
+        "sherd_recovery_seconds_count{phase=\"restore\"} 1", "sherd_job_copies{job=\"tiny-1\"} 1",
+        "sherd_job_wanted_copies{job=\"tiny-1\"} 1", "sherd_checkpoint_seconds_count 1",
+        "sherd_job_checkpoint_age_seconds{job=\"tiny-1\"} 0.6",
+        "sherd_job_goodput_ratio{job=\"tiny-1\"} 0.3"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
 }
 
 TEST_F(ElasticTest, DrainIsAnsweredOnceAndForAll) {

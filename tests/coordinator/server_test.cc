@@ -305,7 +305,7 @@ TEST_F(ServerTest, AWorkerTrainsAJobToItsEnd) {
   // repeat.
   const std::vector<int64_t> head = Watch(response.job().id(), 0, 3);
   EXPECT_THAT(head, ElementsAre(1, 2, 3));
-  EXPECT_THAT(Watch(response.job().id(), 3, 0), ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(Watch(response.job().id(), 3, 0), ElementsAre(4, 5, 6, 7, 8, 9, 10));
   grpc::ClientContext context;
   SetDeadline(context);
   v1::GetJobRequest request;
@@ -342,6 +342,23 @@ TEST_F(ServerTest, WatchersResumeOverARestart) {  // F31, F52
   v1::CancelResponse cancelled;
   ASSERT_TRUE(jobs_->Cancel(&context, cancel, &cancelled).ok());
   EXPECT_THAT(Watch("tiny-1", 2, 0), ElementsAre(3, 4));
+}
+
+TEST_F(ServerTest, ADrainedWorkerIsToldToEnd) {
+  TestWorker worker(channel_, "w0");
+  ASSERT_TRUE(worker.Await(v1::SessionResponse::kWelcome).has_welcome());
+  const auto drain = [&](const std::string& id, v1::DrainResponse* response) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::DrainRequest request;
+    request.set_worker_id(id);
+    return jobs_->Drain(&context, request, response);
+  };
+  v1::DrainResponse response;
+  ASSERT_TRUE(drain("w0", &response).ok());
+  EXPECT_EQ(response.worker().status(), "draining");
+  EXPECT_EQ(worker.Await(v1::SessionResponse::kShutdown).shutdown().reason(), "a user drains it");
+  EXPECT_EQ(drain("w1", &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(ServerTest, ASessionStartsWithHello) {
