@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -61,7 +62,7 @@ class SampleTest : public testing::Test {
   // A training checkpoint of step 7 with the weights of SaveWeights.
   void SaveTraining(const std::string& root) {
     const Inventory inventory = BuildInventory(shape_);
-    std::vector<std::vector<float>> values;
+    std::deque<std::vector<float>> values;
     std::vector<TensorRange> ranges;
     for (const Unit& unit : inventory.units) {
       std::vector<float>& weights = values.emplace_back(unit.elements);
