@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/core/reducer.h"
 #include "gtest/gtest.h"
 #include "tests/coordinator/scenario.h"
@@ -370,15 +371,35 @@ class Chaos {
   std::map<std::string, uint64_t> lives_;
 };
 
+// What the last event of a sequence led to, by name.
+void CountReached(const Scenario& scenario, std::map<std::string, int64_t>& reached) {
+  reached["pause"] += !scenario.ActionsOf<SendPause>().empty();
+  reached["dismissal"] += !scenario.ActionsOf<SendShutdown>().empty();
+  reached["question to a holder"] += !scenario.ActionsOf<SendReportHoldings>().empty();
+  for (const SendRetain& retain : scenario.ActionsOf<SendRetain>()) {
+    reached["restored epoch"] += !retain.ended;
+  }
+  for (const v1::JobEvent& entry : scenario.Feed()) reached["rollback"] += entry.has_rollback();
+  for (const auto& [id, job] : scenario.state().jobs) {
+    if (job.state != v1::JOB_STATE_FORMING) continue;
+    reached["restore of a version"] += job.restore.version.has_value();
+    reached["restore of a checkpoint"] += !job.restore.checkpoint.empty();
+    reached["epoch that saves"] += job.save_and_stop;
+    reached["exclusion"] += !job.excluded.empty();
+  }
+}
+
 // F25, F27: in particular, no worker is ever a rank of two epochs.
 TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
   int64_t events = 0;
   std::map<v1::JobState, int64_t> ends;
+  std::map<std::string, int64_t> reached;
   for (uint64_t seed = 0; seed < kSequences; ++seed) {
     Chaos chaos(seed);
     const int steps = 10 + static_cast<int>(seed % 20);
     for (int step = 0; step < steps; ++step) {
       chaos.Step();
+      CountReached(chaos.scenario(), reached);
       const std::string violation = Violation(chaos.scenario().state());
       ASSERT_EQ(violation, "") << "seed " << seed << " step " << step;
     }
@@ -391,6 +412,10 @@ TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
     for (const auto& [id, job] : chaos.scenario().state().jobs) ++ends[job.state];
   }
   RecordProperty("events", std::to_string(events));
+  for (const auto& [name, count] : reached) {
+    RecordProperty(absl::StrReplaceAll(name, {{" ", "_"}}), std::to_string(count));
+    EXPECT_GT(count, kSequences / 1000) << name;
+  }
   // The sequences reach every end.
   for (const v1::JobState state :
        {v1::JOB_STATE_QUEUED, v1::JOB_STATE_RECOVERING, v1::JOB_STATE_SUCCEEDED,
