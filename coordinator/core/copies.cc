@@ -28,24 +28,6 @@ std::vector<const WorkerState*> Spares(const State& state, const JobRecord& job)
   return spares;
 }
 
-}  // namespace
-
-int64_t WantedCopies(const v1::JobSpec& spec) {
-  return spec.elastic().has_replicas() ? spec.elastic().replicas() : 1;
-}
-
-int64_t FewestCopies(const JobRecord& job) {
-  const int world = static_cast<int>(job.ranks.size());
-  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
-  for (int rank = 0; rank < world; ++rank) {
-    const auto holders = static_cast<int64_t>(job.ranks[rank].holders.size());
-    by_part[PartOf(job.spec, world, rank)] += 1 + holders;
-  }
-  return *std::min_element(by_part.begin(), by_part.end());
-}
-
-namespace {
-
 // Everybody who may hold copies for an epoch: its ranks in order, then idle workers.
 class Candidates {
  public:
@@ -102,6 +84,20 @@ class Candidates {
 };
 
 }  // namespace
+
+int64_t WantedCopies(const v1::JobSpec& spec) {
+  return spec.elastic().has_replicas() ? spec.elastic().replicas() : 1;
+}
+
+int64_t FewestCopies(const JobRecord& job) {
+  const int world = static_cast<int>(job.ranks.size());
+  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
+  for (int rank = 0; rank < world; ++rank) {
+    const auto holders = static_cast<int64_t>(job.ranks[rank].holders.size());
+    by_part[PartOf(job.spec, world, rank)] += 1 + holders;
+  }
+  return *std::min_element(by_part.begin(), by_part.end());
+}
 
 std::vector<std::vector<WorkerId>> ChooseHolders(const State& state, const JobRecord& job) {
   const Candidates candidates(state, job);
