@@ -152,19 +152,13 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
-<<<<<<< HEAD
   AddRemote(app, "drain", "Have a worker leave when its work has moved to others", line)
       .add_option("WORKER", line.worker_id, "The worker's id, as `sherd workers` shows it")
       ->required()
       ->option_text(" ");
-  app.add_subcommand("sample", "Generate text from the weights of a job")
-      ->prefix_command()
-      ->set_help_flag();
-=======
   for (const auto& [name, help] : kWorkerCommands) {
     app.add_subcommand(name, help)->prefix_command()->set_help_flag();
   }
->>>>>>> ckpt
 }
 
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
@@ -180,12 +174,8 @@ ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardO
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);
   if (command == "workers") return WorkersCommand(connection);
-<<<<<<< HEAD
   if (command == "drain") return DrainCommand(connection, line.worker_id);
-  return SampleCommand(line.sample);
-=======
   return WorkerCommand(command, line.remaining);
->>>>>>> ckpt
 }
 
 // "sherd sbmit" deserves better than "not expected".

@@ -63,7 +63,8 @@ absl::Status PrepareStaging(FileSystem& files, const std::string& directory,
 // Best effort.
 void DiscardStaging(FileSystem& files, const std::string& directory, const CheckpointInfo& info);
 
-// Writes rank's file, "shard-00002-of-00004.safetensors" for rank 1 of 4, and makes it durable. A
+// Writes rank's file, "shard-00002-of-00004.safetensors" for rank 1 of 4, and makes it durable;
+// then a small one beside it that tells of it, until it is published. A
 // whole tensor goes by its name and shape, part of one by a name as in piece_name.h. A tensor may
 // come in several ranges, which must not be equal; empty ranges are left out.
 absl::StatusOr<ShardFileInfo> WriteShard(FileSystem& files, const std::string& staging, int rank,

@@ -39,7 +39,7 @@ struct SkippedCheckpoint {
 };
 struct CheckpointSearch {
   std::optional<FoundCheckpoint> found;
-  // Newer than what was found, and damaged; newest first.
+  // Damaged ones that were passed over on the way; newest first.
   std::vector<SkippedCheckpoint> skipped;
 };
 

@@ -27,6 +27,7 @@ constexpr int64_t kLastWithoutTraining = 2;
 // Without blocks of columns.
 constexpr int64_t kOldestVersion = 1;
 constexpr int64_t kElementBytes = 4;
+constexpr int64_t kMaxValues = 1 << 23;
 
 std::string Hex(uint64_t value) { return FormatChecksums({value}); }
 
@@ -240,7 +241,7 @@ std::string FormatManifest(const Manifest& manifest) {
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
-  SHERD_ASSIGN_OR_RETURN(const Json json, ParseBoundedJson(text, JsonLimits()));
+  SHERD_ASSIGN_OR_RETURN(const Json json, ParseBoundedJson(text, {.values = kMaxValues}));
   JsonMembers members(json);
   const Json& checkpoint = members.Object("checkpoint");
   const std::string checksum = members.String("xxh3");

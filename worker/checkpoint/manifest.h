@@ -91,7 +91,8 @@ struct Manifest {
 };
 
 inline constexpr char kManifestFile[] = "manifest.json";
-inline constexpr int64_t kMaxManifestBytes = 64 << 20;
+// A million pieces: weights and moments of 80 blocks, cut up for 1000 ranks.
+inline constexpr int64_t kMaxManifestBytes = 256 << 20;
 
 // {"checkpoint": {…}, "xxh3": checksum of "checkpoint" without white space}. A piece of all columns
 // does not name them.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -40,34 +39,39 @@ std::optional<StoredPiece> PieceOf(const StoredTensor& tensor, const PieceName& 
   return piece;
 }
 
-// The checksums of all entries' chunks, which whoever wrote the file left in its header.
-absl::StatusOr<std::vector<uint64_t>> ChecksumsOf(const std::string& path,
-                                                  const SafetensorsHeader& header) {
-  int64_t chunks = 0;
-  for (const SafetensorsEntry& entry : header.entries) chunks += ChunksOf(entry.bytes);
-  std::vector<uint64_t> checksums;
-  const auto found = header.metadata.find(kChecksumsKey);
-  if (found == header.metadata.end() || !ParseChecksums(found->second, checksums) ||
-      static_cast<int64_t>(checksums.size()) != chunks) {
-    return absl::InternalError(absl::StrCat(path, " does not hold the checksums of its tensors"));
-  }
-  return checksums;
-}
-
 int64_t EndOf(const SafetensorsHeader& header) {
   if (header.entries.empty()) return header.bytes;
   return header.entries.back().offset + header.entries.back().bytes;
 }
 
-absl::Status AddPieces(const std::string& path, int64_t bytes, int64_t shard,
-                       TensorsByName& tensors) {
-  SHERD_ASSIGN_OR_RETURN(const SafetensorsHeader header, ReadSafetensorsHeader(path));
-  if (EndOf(header) != bytes) {
-    return absl::InternalError(
-        absl::StrCat(path, " has ", EndOf(header), " bytes where ", bytes, " were written"));
+// Hands out a file's checksums, entry by entry.
+class NextChecksums {
+ public:
+  explicit NextChecksums(std::vector<uint64_t> checksums) : checksums_(std::move(checksums)) {}
+  // Nothing when there are too few.
+  std::vector<uint64_t> Take(int64_t bytes) {
+    const int64_t end = at_ + ChunksOf(bytes);
+    if (end > static_cast<int64_t>(checksums_.size())) return {};
+    const auto first = checksums_.begin() + at_;
+    at_ = end;
+    return {first, checksums_.begin() + end};
   }
-  SHERD_ASSIGN_OR_RETURN(const std::vector<uint64_t> checksums, ChecksumsOf(path, header));
-  auto next = checksums.begin();
+  bool AllTaken() const { return at_ == static_cast<int64_t>(checksums_.size()); }
+
+ private:
+  const std::vector<uint64_t> checksums_;
+  int64_t at_ = 0;
+};
+
+absl::Status AddPieces(const std::string& staging, const ShardFileInfo& shard, int64_t index,
+                       TensorsByName& tensors) {
+  const std::string path = absl::StrCat(staging, "/", shard.file);
+  SHERD_ASSIGN_OR_RETURN(WrittenShard written, ReadSidecar(staging, shard.file));
+  SHERD_ASSIGN_OR_RETURN(const SafetensorsHeader header, ReadSafetensorsHeader(path));
+  if (written.shard != shard || EndOf(header) != shard.bytes) {
+    return absl::InternalError(absl::StrCat(path, " is not what its rank has written"));
+  }
+  NextChecksums checksums(std::move(written.checksums));
   for (const SafetensorsEntry& entry : header.entries) {
     const PieceName name = ParsePieceName(entry.name);
     const auto found = tensors.find(name.tensor);
@@ -75,15 +79,15 @@ absl::Status AddPieces(const std::string& path, int64_t bytes, int64_t shard,
       return absl::InternalError(
           absl::StrCat(path, " holds \"", entry.name, "\", which is not of the model"));
     }
-    std::optional<StoredPiece> piece = PieceOf(found->second, name, entry, shard);
+    std::optional<StoredPiece> piece = PieceOf(found->second, name, entry, index);
     if (!piece) {
       return absl::InternalError(absl::StrCat(path, " holds \"", entry.name, "\" in a wrong size"));
     }
-    piece->xxh3.assign(next, next + ChunksOf(entry.bytes));
-    next += ChunksOf(entry.bytes);
+    piece->xxh3 = checksums.Take(entry.bytes);
     found->second.pieces.push_back(*std::move(piece));
   }
-  return absl::OkStatus();
+  if (checksums.AllTaken()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(path, " has more checksums than tensors"));
 }
 
 absl::StatusOr<Manifest> BuildManifest(const std::string& staging, const CheckpointInfo& info,
@@ -94,8 +98,7 @@ absl::StatusOr<Manifest> BuildManifest(const std::string& staging, const Checkpo
     tensors[tensor.name] = {tensor.name, "F32", tensor.shape, tensor.elements, {}};
   }
   for (size_t i = 0; i < shards.size(); ++i) {
-    SHERD_RETURN_IF_ERROR(AddPieces(absl::StrCat(staging, "/", shards[i].file), shards[i].bytes,
-                                    static_cast<int64_t>(i), tensors));
+    SHERD_RETURN_IF_ERROR(AddPieces(staging, shards[i], static_cast<int64_t>(i), tensors));
   }
   Manifest manifest{info, std::move(shards), {}};
   for (const TensorDescription& description : expected) {
@@ -109,14 +112,6 @@ absl::StatusOr<Manifest> BuildManifest(const std::string& staging, const Checkpo
     manifest.tensors.push_back(std::move(tensor));
   }
   return manifest;
-}
-
-absl::Status WriteManifest(FileSystem& files, const std::string& staging,
-                           const Manifest& manifest) {
-  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
-                         files.Create(absl::StrCat(staging, "/", kManifestFile)));
-  SHERD_RETURN_IF_ERROR(file->Append(FormatManifest(manifest)));
-  return file->Sync();
 }
 
 // What ranks of another attempt left in the staging directory, and sidecars.
@@ -141,8 +136,9 @@ absl::Status PublishStaged(FileSystem& files, const std::string& staging,
   SHERD_ASSIGN_OR_RETURN(const Manifest manifest,
                          BuildManifest(staging, info, tensors, std::move(shards)));
   // What nobody could read must not replace what can be read.
-  SHERD_RETURN_IF_ERROR(ParseManifest(FormatManifest(manifest)).status());
-  SHERD_RETURN_IF_ERROR(WriteManifest(files, staging, manifest));
+  const std::string text = FormatManifest(manifest);
+  SHERD_RETURN_IF_ERROR(ParseManifest(text).status());
+  SHERD_RETURN_IF_ERROR(WriteFile(files, absl::StrCat(staging, "/", kManifestFile), text));
   SHERD_RETURN_IF_ERROR(RemoveStrangers(files, staging, manifest));
   // The entries must be durable before the name that makes them count (F43).
   SHERD_RETURN_IF_ERROR(files.SyncDirectory(staging));

@@ -1,6 +1,5 @@
 #include "worker/checkpoint/save.h"
 
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/find.h"
-#include "worker/checkpoint/readable_file.h"
 #include "worker/checkpoint/shard_files.h"
 
 namespace sherd {
@@ -19,7 +17,6 @@ namespace {
 
 constexpr absl::string_view kPartial = ".partial";
 constexpr absl::string_view kRemoving = ".removing";
-constexpr int64_t kMaxSidecarBytes = 4096;
 
 std::string NameOfStep(int64_t step, int64_t epoch) {
   return absl::StrFormat("step-%08d-epoch-%d", step, epoch);
@@ -43,26 +40,11 @@ std::optional<int64_t> EpochOfPartial(absl::string_view name, absl::string_view 
   return epoch;
 }
 
-std::string SidecarPath(const std::string& staging, int rank, int world) {
-  return absl::StrCat(staging, "/", ShardFileName(rank, world), kSidecarSuffix);
-}
-
-absl::Status WriteFile(FileSystem& files, const std::string& path, absl::string_view text) {
-  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, files.Create(path));
-  SHERD_RETURN_IF_ERROR(file->Append(text));
-  return file->Sync();
-}
-
 absl::StatusOr<std::vector<ShardFileInfo>> ReadSidecars(const std::string& staging, int world) {
   std::vector<ShardFileInfo> shards;
   for (int rank = 0; rank < world; ++rank) {
-    const std::string path = SidecarPath(staging, rank, world);
-    SHERD_ASSIGN_OR_RETURN(const std::string text, ReadWhole(path, kMaxSidecarBytes));
-    absl::StatusOr<ShardFileInfo> shard = ShardFileInfo::Parse(text);
-    if (!shard.ok()) {
-      return absl::DataLossError(absl::StrCat(path, ": ", shard.status().message()));
-    }
-    shards.push_back(*std::move(shard));
+    SHERD_ASSIGN_OR_RETURN(WrittenShard written, ReadSidecar(staging, ShardFileName(rank, world)));
+    shards.push_back(std::move(written.shard));
   }
   return shards;
 }
@@ -147,9 +129,7 @@ absl::Status WriteSave(FileSystem& files, const std::string& root, const Checkpo
                        int rank, int world, absl::Span<const TensorRange> ranges) {
   const std::string staging = SaveStaging(root, info);
   SHERD_RETURN_IF_ERROR(files.MakeDirectories(staging));
-  SHERD_ASSIGN_OR_RETURN(const ShardFileInfo shard,
-                         WriteShard(files, staging, rank, world, ranges));
-  return WriteFile(files, SidecarPath(staging, rank, world), shard.Serialize());
+  return WriteShard(files, staging, rank, world, ranges).status();
 }
 
 absl::StatusOr<PublishedSave> PublishSave(FileSystem& files, const std::string& root,

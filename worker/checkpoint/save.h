@@ -31,8 +31,7 @@ std::string FinalDirectory(const std::string& root);
 std::string SaveStaging(const std::string& root, const CheckpointInfo& info);
 
 // Checks before the job starts that nothing but what is named above stands in `root`:
-// kFailedPrecondition names what else does. Of an earlier version's weights that lie in `root`
-// itself is thought as of a checkpoint.
+// kFailedPrecondition names what else does. Weights of an earlier version may lie in `root` itself.
 absl::Status CheckRoot(FileSystem& files, const std::string& root);
 
 // Writes the rank's shard file, durable, and beside it what rank 0 must know of it. Makes the
@@ -46,7 +45,8 @@ struct PublishedSave {
   int64_t bytes = 0;
 };
 // Makes the checkpoint out of what all ranks have written: it has its name, durably, or what stood
-// there before still stands. Then moves `latest`; that failing is no error.
+// there before still stands (when it is cancelled, either). Then moves `latest`; that failing is no
+// error.
 absl::StatusOr<PublishedSave> PublishSave(FileSystem& files, const std::string& root,
                                           const CheckpointInfo& info, int world,
                                           absl::Span<const TensorDescription> tensors);

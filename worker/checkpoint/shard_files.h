@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -15,10 +17,20 @@ namespace sherd {
 
 // "shard-00002-of-00004.safetensors" for rank 1 of 4.
 std::string ShardFileName(int rank, int world);
-// Tells rank 0 that the file whose name it follows is written: the ShardFileInfo, serialised.
-inline constexpr char kSidecarSuffix[] = ".done";
-// Of the metadata of a shard file: ChunkChecksums of its entries, one behind the other.
-inline constexpr char kChecksumsKey[] = "xxh3";
+// What a rank has written. It stands beside its shard file until that is published, and tells that
+// the file is complete.
+struct WrittenShard {
+  ShardFileInfo shard;
+  // ChunkChecksums of its entries, one behind the other.
+  std::vector<uint64_t> checksums;
+};
+absl::Status WriteSidecar(FileSystem& files, const std::string& staging,
+                          const WrittenShard& written);
+// kNotFound or kDataLoss names the sidecar.
+absl::StatusOr<WrittenShard> ReadSidecar(const std::string& staging, const std::string& file);
+
+// Writes a small file whole and durable.
+absl::Status WriteFile(FileSystem& files, const std::string& path, absl::string_view text);
 
 // Whether a file of that name may be of a checkpoint's directory.
 bool BelongsToCheckpoint(absl::string_view file);

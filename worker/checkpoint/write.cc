@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/chunk_checksums.h"
@@ -22,9 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data are little endian");
 
-// Bytes a write call at most: tells of a full disk early.
-constexpr size_t kWriteBytes = 8 << 20;
-
+// Appends to a file, piece by piece of a tensor and chunk by chunk of a piece.
 class HashingWriter {
  public:
   explicit HashingWriter(OutputFile& file)
@@ -32,13 +27,15 @@ class HashingWriter {
     XXH3_64bits_reset(state_.get());
   }
 
-  absl::Status Append(absl::string_view bytes) {
+  // Of whole chunks, but for the last: a full disk, and a cancelled save, is noticed between two.
+  absl::Status Append(absl::string_view bytes, std::vector<uint64_t>* checksums = nullptr) {
     while (!bytes.empty()) {
-      const absl::string_view part = bytes.substr(0, kWriteBytes);
-      SHERD_RETURN_IF_ERROR(file_.Append(part));
-      XXH3_64bits_update(state_.get(), part.data(), part.size());
-      bytes_ += static_cast<int64_t>(part.size());
-      bytes.remove_prefix(part.size());
+      const absl::string_view chunk = bytes.substr(0, kChunkBytes);
+      SHERD_RETURN_IF_ERROR(file_.Append(chunk));
+      XXH3_64bits_update(state_.get(), chunk.data(), chunk.size());
+      if (checksums != nullptr) checksums->push_back(Checksum(chunk));
+      bytes_ += static_cast<int64_t>(chunk.size());
+      bytes.remove_prefix(chunk.size());
     }
     return absl::OkStatus();
   }
@@ -79,23 +76,6 @@ absl::string_view BytesOf(const TensorRange& range) {
 
 }  // namespace
 
-bool BelongsToCheckpoint(absl::string_view file) {
-  return file == kManifestFile ||
-         (absl::StartsWith(file, "shard-") &&
-          (absl::EndsWith(file, ".safetensors") || absl::EndsWith(file, kSidecarSuffix)));
-}
-
-absl::Status NotOfACheckpoint(absl::string_view directory, absl::string_view file) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(directory, " holds ", file,
-                   ", which is not of a checkpoint; give the weights a directory of their own"));
-}
-
-std::string ParentOf(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 absl::Status CheckReplaceable(FileSystem& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> present = files.List(directory);
   if (absl::IsNotFound(present.status())) return absl::OkStatus();
@@ -133,34 +113,27 @@ void DiscardStaging(FileSystem& files, const std::string& directory, const Check
   files.Remove(StagingDirectory(directory, info)).IgnoreError();
 }
 
-std::string ShardFileName(int rank, int world) {
-  return absl::StrFormat("shard-%05d-of-%05d.safetensors", rank + 1, world);
-}
-
 absl::StatusOr<ShardFileInfo> WriteShard(FileSystem& files, const std::string& staging, int rank,
                                          int world, absl::Span<const TensorRange> ranges) {
   std::vector<SafetensorsEntry> entries;
-  std::vector<uint64_t> checksums;
+  for (const TensorRange& range : ranges) {
+    if (range.begin < range.end) entries.push_back(EntryOf(range));
+  }
+  WrittenShard written;
+  written.shard.file = ShardFileName(rank, world);
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
+                         files.Create(absl::StrCat(staging, "/", written.shard.file)));
+  HashingWriter writer(*file);
+  SHERD_RETURN_IF_ERROR(writer.Append(FormatSafetensorsHeader(entries, {})));
   for (const TensorRange& range : ranges) {
     if (range.begin >= range.end) continue;
-    entries.push_back(EntryOf(range));
-    const std::vector<uint64_t> chunks = ChunkChecksums(BytesOf(range));
-    checksums.insert(checksums.end(), chunks.begin(), chunks.end());
-  }
-  ShardFileInfo shard;
-  shard.file = ShardFileName(rank, world);
-  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
-                         files.Create(absl::StrCat(staging, "/", shard.file)));
-  HashingWriter writer(*file);
-  SHERD_RETURN_IF_ERROR(writer.Append(
-      FormatSafetensorsHeader(entries, {{kChecksumsKey, FormatChecksums(checksums)}})));
-  for (const TensorRange& range : ranges) {
-    if (range.begin < range.end) SHERD_RETURN_IF_ERROR(writer.Append(BytesOf(range)));
+    SHERD_RETURN_IF_ERROR(writer.Append(BytesOf(range), &written.checksums));
   }
   SHERD_RETURN_IF_ERROR(file->Sync());
-  shard.bytes = writer.bytes();
-  shard.xxh3 = writer.digest();
-  return shard;
+  written.shard.bytes = writer.bytes();
+  written.shard.xxh3 = writer.digest();
+  SHERD_RETURN_IF_ERROR(WriteSidecar(files, staging, written));
+  return written.shard;
 }
 
 }  // namespace sherd

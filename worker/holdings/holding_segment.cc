@@ -20,11 +20,16 @@ constexpr uint64_t kMagic = 0x3130444c4f484853;  // "SHHOLD01"
 
 // Both are read by processes other than the one that writes.
 struct SlotHead {
-  // Odd while it holds a whole version. Grows with every change, so that a reader sees one.
-  std::atomic<uint64_t> generation;
   std::atomic<int64_t> step;
   std::atomic<uint64_t> checksum;
 };
+
+// In one word, so that a fence cannot come between a look and a mark: which slots hold whole
+// versions, whether there is a fence, and above that a number that grows with every change, so that
+// a reader sees one.
+constexpr uint64_t WholeBit(int slot) { return uint64_t{1} << slot; }
+constexpr uint64_t kFenceBit = uint64_t{1} << HoldingSegment::kSlots;
+constexpr uint64_t kChange = kFenceBit << 1;
 
 struct ReportHead {
   std::atomic<int64_t> step;
@@ -48,7 +53,19 @@ struct HoldingSegment::Head {
   int32_t world;
   int32_t owner;
   int64_t slot_bytes;
+  std::atomic<uint64_t> marks;
   std::array<SlotHead, kSlots> slots;
+
+  // Clears and sets bits of the marks unless there is a fence.
+  bool Mark(uint64_t cleared, uint64_t set) {
+    uint64_t seen = marks.load(std::memory_order_relaxed);
+    do {
+      if ((seen & kFenceBit) != 0) return false;
+    } while (!marks.compare_exchange_weak(seen, ((seen & ~cleared) | set) + kChange,
+                                          std::memory_order_seq_cst));
+    return true;
+  }
+
   std::array<ReportHead, kReports> reports;
 };
 
@@ -117,18 +134,19 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Map(const Holdin
   return segment;
 }
 
-void HoldingSegment::Invalidate(int index) {
-  SlotHead& slot = head().slots[static_cast<size_t>(index)];
-  const uint64_t generation = slot.generation.load(std::memory_order_relaxed);
-  slot.generation.store((generation | 1) + 1, std::memory_order_seq_cst);
-}
+bool HoldingSegment::Invalidate(int index) { return head().Mark(WholeBit(index), 0); }
 
-void HoldingSegment::Complete(int index, int64_t step, uint64_t checksum) {
+bool HoldingSegment::Complete(int index, int64_t step, uint64_t checksum) {
   SlotHead& slot = head().slots[static_cast<size_t>(index)];
   slot.step.store(step, std::memory_order_relaxed);
   slot.checksum.store(checksum, std::memory_order_relaxed);
-  const uint64_t generation = slot.generation.load(std::memory_order_relaxed);
-  slot.generation.store(generation | 1, std::memory_order_release);
+  return head().Mark(0, WholeBit(index));
+}
+
+void HoldingSegment::Fence() { head().Mark(0, kFenceBit); }
+
+void HoldingSegment::Discard(int index) {
+  head().marks.fetch_and(~WholeBit(index), std::memory_order_seq_cst);
 }
 
 uint64_t HoldingSegment::Checksum(int index) const {
@@ -137,17 +155,19 @@ uint64_t HoldingSegment::Checksum(int index) const {
 
 std::optional<v1::Holding> HoldingSegment::Held(int index) const {
   const SlotHead& slot = head().slots[static_cast<size_t>(index)];
-  const uint64_t before = slot.generation.load(std::memory_order_acquire);
-  if (before % 2 == 0) return std::nullopt;
-  v1::Holding held;
-  held.set_epoch(key_.epoch);
-  held.set_world(key_.world);
-  held.set_owner(key_.owner);
-  held.set_step(slot.step.load(std::memory_order_relaxed));
-  held.set_checksum(slot.checksum.load(std::memory_order_relaxed));
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (slot.generation.load(std::memory_order_relaxed) != before) return std::nullopt;
-  return held;
+  while (true) {
+    const uint64_t before = head().marks.load(std::memory_order_acquire);
+    if ((before & WholeBit(index)) == 0) return std::nullopt;
+    v1::Holding held;
+    held.set_epoch(key_.epoch);
+    held.set_world(key_.world);
+    held.set_owner(key_.owner);
+    held.set_step(slot.step.load(std::memory_order_relaxed));
+    held.set_checksum(slot.checksum.load(std::memory_order_relaxed));
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // A writer changes marks a few times a step.
+    if (head().marks.load(std::memory_order_relaxed) == before) return held;
+  }
 }
 
 int HoldingSegment::FindStep(int64_t step) const {

@@ -25,9 +25,11 @@ struct HoldingKey {
 };
 
 // Where a rank keeps its shard, version by version: memory without a name that all who hold it map,
-// and that lives as long as one of their processes. Two slots of `slot_bytes`, a header of each
-// that is valid only while the slot is whole, and the reports of the last steps. One process
-// writes, at one moment one thread of it; any may read.
+// and that lives as long as one of their processes. Two slots of `slot_bytes`, of each
+// whether it holds a whole version, and the reports of the last steps. One process writes, at one
+// moment one thread of it; any may read. Whoever tells the coordinator what is held fences the
+// segment first: from then on no slot is marked, one way or the other, so that what was told stays
+// true whatever a writer does that was frozen and thaws (docs/protocol-model.md).
 class HoldingSegment {
  public:
   static constexpr int kSlots = 2;
@@ -52,10 +54,15 @@ class HoldingSegment {
   // To be passed on; stays the segment's.
   int descriptor() const { return descriptor_.get(); }
 
-  // The slot holds nothing from here on.
-  void Invalidate(int index);
-  // It holds `step` whole. The checksum is that of Checksum, after the last write.
-  void Complete(int index, int64_t step, uint64_t checksum);
+  // The slot holds nothing from here on. False, and nothing has changed, behind a fence: then the
+  // writer must write no more.
+  bool Invalidate(int index);
+  // It holds `step` whole. The checksum is that of Checksum, after the last write. False as above.
+  bool Complete(int index, int64_t step, uint64_t checksum);
+  void Fence();
+  // A reader found that the slot's bytes are not those that were stored: nobody is to be told of it
+  // any more. Also behind a fence.
+  void Discard(int index);
   uint64_t Checksum(int index) const;
   // What the slot holds; nothing when that is no whole version, or was none at some moment of the
   // call.

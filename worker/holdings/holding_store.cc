@@ -56,6 +56,7 @@ std::vector<v1::Holding> HoldingStore::Seal(const std::string& job_id, int64_t e
   std::vector<v1::Holding> held;
   for (const auto& [key, segment] : segments_) {
     if (key.job_id != job_id) continue;
+    if (key.epoch <= epoch) segment->Fence();
     for (int slot = 0; slot < HoldingSegment::kSlots; ++slot) {
       if (std::optional<v1::Holding> version = segment->Held(slot)) {
         held.push_back(*std::move(version));

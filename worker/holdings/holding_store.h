@@ -28,8 +28,9 @@ class HoldingStore {
   // nullptr when the process has none.
   std::shared_ptr<HoldingSegment> Find(const HoldingKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // All whole versions of the job. From now on nothing of this epoch or an older one is taken in.
-  // The caller sees to it that no writer of this process is left.
+  // All whole versions of the job. From now on nothing of this epoch or an older one is taken in,
+  // and segments of these epochs are fenced, so that the answer stays true whoever still writes to
+  // them. The caller sees to it that no writer of this process is left.
   std::vector<v1::Holding> Seal(const std::string& job_id, int64_t epoch)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops what is older than `epoch`, or all of a job that has ended.

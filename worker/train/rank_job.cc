@@ -151,7 +151,7 @@ absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_
   for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
     skipped_windows_ = last.skipped_windows();
   }
-  commits_.Restored(step);
+  SHERD_RETURN_IF_ERROR(commits_.Restored(step));
   step_ = step;
   return absl::OkStatus();
 }
@@ -207,7 +207,7 @@ absl::Status RankJob::RunSteps() {
 }
 
 absl::Status RankJob::CommitNow() {
-  commits_.AwaitStored();
+  SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
   SHERD_RETURN_IF_ERROR(mesh_.Barrier());
   commits_.Commit();
   return absl::OkStatus();

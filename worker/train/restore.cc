@@ -58,7 +58,7 @@ absl::StatusOr<Source> Open(const v1::Assignment& assignment, const v1::RestoreS
       source.slot < 0 ? std::nullopt : source.segment->Held(source.slot);
   if (!held.has_value()) return lost("it holds other steps");
   if (source.segment->Checksum(source.slot) != held->checksum()) {
-    source.segment->Invalidate(source.slot);
+    source.segment->Discard(source.slot);
     return lost("its bytes are not those that were stored");
   }
   return source;

@@ -6,6 +6,11 @@
 #include "plan/holdings.h"
 
 namespace sherd {
+namespace {
+
+absl::Status Fenced() { return absl::AbortedError("the epoch has ended without this process"); }
+
+}  // namespace
 
 StepCommits::StepCommits(HoldingSegment* segment, std::function<void(const v1::StepReport&)> report)
     : segment_(segment), report_(std::move(report)) {
@@ -21,20 +26,22 @@ StepCommits::~StepCommits() {
   thread_.join();
 }
 
-void StepCommits::Complete(int slot, int64_t step) {
-  segment_->Complete(slot, step, segment_->Checksum(slot));
+bool StepCommits::Complete(int slot, int64_t step) {
+  return segment_->Complete(slot, step, segment_->Checksum(slot));
 }
 
-void StepCommits::Restored(int64_t step) {
-  if (segment_ != nullptr && step > 0) Complete(newest_slot_, step);
+absl::Status StepCommits::Restored(int64_t step) {
+  if (segment_ != nullptr && step > 0 && !Complete(newest_slot_, step)) return Fenced();
   committed_ = step;
+  return absl::OkStatus();
 }
 
-void StepCommits::AwaitStored() {
-  if (segment_ == nullptr) return;
+absl::Status StepCommits::AwaitStored() {
+  if (segment_ == nullptr) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
   const auto stored = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !storing_.has_value(); };
   mutex_.Await(absl::Condition(&stored));
+  return fenced_ ? Fenced() : absl::OkStatus();
 }
 
 void StepCommits::Commit() {
@@ -44,8 +51,9 @@ void StepCommits::Commit() {
   if (report_) report_(report);
 }
 
-void StepCommits::BeginUpdate() {
-  if (segment_ != nullptr) segment_->Invalidate(NextSlot(newest_slot_));
+absl::Status StepCommits::BeginUpdate() {
+  if (segment_ == nullptr || segment_->Invalidate(NextSlot(newest_slot_))) return absl::OkStatus();
+  return Fenced();
 }
 
 void StepCommits::Store(const v1::StepReport& report) {
@@ -71,9 +79,10 @@ void StepCommits::Work() {
       step = *storing_;
       slot = newest_slot_;
     }
-    Complete(slot, step);
+    const bool stored = Complete(slot, step);
     absl::MutexLock lock(&mutex_);
     storing_.reset();
+    fenced_ = fenced_ || !stored;
   }
 }
 

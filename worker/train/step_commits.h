@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "sherd/v1/events.pb.h"
 #include "worker/holdings/holding_segment.h"
@@ -25,15 +26,18 @@ class StepCommits {
   ~StepCommits();
   StepCommits(const StepCommits&) = delete;
 
+  // Errors are kAborted: the epoch has ended, and others have told what is held of it; nothing more
+  // may be stored or updated in it.
+
   // What training starts from: slot 0, which holds `step` whole. Stores it before it returns.
-  void Restored(int64_t step);
+  absl::Status Restored(int64_t step);
 
   // Before an exchange: returns when the last step is stored.
-  void AwaitStored() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitStored() ABSL_LOCKS_EXCLUDED(mutex_);
   // After one: all ranks have stored the last step.
   void Commit();
   // Before an update writes: the slot that does not hold the newest version stops holding any.
-  void BeginUpdate();
+  absl::Status BeginUpdate();
   // The update has left `report`'s step there: starts storing it.
   void Store(const v1::StepReport& report) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -42,7 +46,7 @@ class StepCommits {
 
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Complete(int slot, int64_t step);
+  bool Complete(int slot, int64_t step);
 
   HoldingSegment* const segment_;
   const std::function<void(const v1::StepReport&)> report_;
@@ -52,6 +56,7 @@ class StepCommits {
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<int64_t> storing_ ABSL_GUARDED_BY(mutex_);  // the step, in newest_slot_
   std::thread thread_;
 };

@@ -58,7 +58,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   if (trains) {
     mine.pause = pause_.load(std::memory_order_relaxed);
     mine.busy_seconds = phases_.busy() - std::exchange(busy_told_, phases_.busy());
-    commits_.AwaitStored();
+    SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
   }
   std::vector<ExchangeRecord> all;
   SHERD_RETURN_IF_ERROR(ExchangeRecords(mine, all));
@@ -97,8 +97,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   if (clip > 0) {
     walk.grad_scale = static_cast<float>(std::min(1.0, clip / (walk.figures.grad_norm + 1e-6)));
   }
-  commits_.BeginUpdate();
-  return absl::OkStatus();
+  return commits_.BeginUpdate();
 }
 
 absl::Status StepExecutor::Diverge(const Walk& walk) {

@@ -6,6 +6,7 @@
 
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/checkpoint/checkpoint_harness.h"
+#include "tests/worker/checkpoint/training_world.h"
 #include "worker/checkpoint/bounded_json.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
@@ -147,14 +148,18 @@ TEST(ParserMutations, NeverCrashASafetensorsHeader) {
 }
 
 TEST(ParserMutations, NeverCrashAManifest) {
-  const std::string valid = FormatManifest(SmallManifest());
-  ASSERT_TRUE(ParseManifest(valid).ok());
-  std::mt19937_64 generator(2);
-  for (int i = 0; i < 20000; ++i) {
-    const auto manifest = ParseManifest(Mutate(valid, generator));
-    // The checksum lets through what means the same only.
-    if (!manifest.ok()) continue;
-    ASSERT_EQ(FormatManifest(*manifest), valid);
+  Manifest training = SmallManifest();
+  training.info = TrainingInfoOf(SmallJob(v1::ARCHITECTURE_LLAMA, true), 10);
+  for (const Manifest& sound : {SmallManifest(), training}) {
+    const std::string valid = FormatManifest(sound);
+    ASSERT_TRUE(ParseManifest(valid).ok());
+    std::mt19937_64 generator(2);
+    for (int i = 0; i < 20000; ++i) {
+      const auto manifest = ParseManifest(Mutate(valid, generator));
+      // The checksum lets through what means the same only.
+      if (!manifest.ok()) continue;
+      ASSERT_EQ(FormatManifest(*manifest), valid);
+    }
   }
 }
 

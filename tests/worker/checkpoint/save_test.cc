@@ -12,6 +12,7 @@
 
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/checkpoint/training_world.h"
+#include "worker/checkpoint/cancellable_file_system.h"
 #include "worker/checkpoint/verify.h"
 
 namespace sherd {
@@ -109,6 +110,59 @@ TEST_F(SaveTest, IsNotPublishedBeforeEveryRankHasWritten) {
   EXPECT_TRUE(publish().ok());
   EXPECT_FALSE(
       std::filesystem::exists(root_ / "step-00000005-epoch-1/shard-00003-of-00003.safetensors"));
+}
+
+// Cancels before its n-th call.
+class CancellingFileSystem final : public FileSystem {
+ public:
+  explicit CancellingFileSystem(int calls) : calls_(calls) {}
+  CancellableFileSystem& cancellable() { return cancellable_; }
+  bool cancelled() const { return calls_ < 0; }
+
+  absl::Status MakeDirectories(const std::string& path) override {
+    return Counted(), real_->MakeDirectories(path);
+  }
+  absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) override {
+    return Counted(), real_->Create(path);
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) override {
+    return Counted(), real_->List(directory);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return Counted(), real_->SyncDirectory(path);
+  }
+  absl::Status RenameOrExchange(const std::string& from, const std::string& to) override {
+    return Counted(), real_->RenameOrExchange(from, to);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return Counted(), real_->Rename(from, to);
+  }
+  absl::Status Remove(const std::string& path) override { return Counted(), real_->Remove(path); }
+
+ private:
+  void Counted() {
+    if (--calls_ < 0) cancellable_.Cancel();
+  }
+  const std::unique_ptr<FileSystem> real_ = MakePosixFileSystem();
+  CancellableFileSystem cancellable_{*this};
+  int calls_;
+};
+
+// Who gives up an epoch need not wait for what is being written.
+TEST_F(SaveTest, EndsSoonWhenItIsCancelled) {
+  const CheckpointInfo info = TrainingInfoOf(job_, 5);
+  for (int calls = 0;; ++calls) {
+    CancellingFileSystem files(calls);
+    const absl::Status saved = SaveTraining(files.cancellable(), root_.path(), info, world_);
+    if (!files.cancelled()) break;
+    const auto search = FindNewestSound(*files_, root_.path());
+    ASSERT_TRUE(search.ok()) << search.status();
+    EXPECT_TRUE(saved.ok() || absl::IsCancelled(saved)) << saved;
+    EXPECT_TRUE(search->skipped.empty());
+    EXPECT_TRUE(!saved.ok() || search->found);
+    DiscardSave(*files_, root_.path(), info);
+    ASSERT_TRUE(files_->Remove(StepDirectory(root_.path(), 5, 1)).ok());
+  }
 }
 
 TEST_F(SaveTest, WeightsAloneAreNoTrainingCheckpoint) {

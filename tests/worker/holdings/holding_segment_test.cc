@@ -41,7 +41,7 @@ TEST(HoldingSegment, HoldsNothingBeforeAVersionIsComplete) {
   const auto segment = Make();
   EXPECT_FALSE(segment->Held(0).has_value());
   EXPECT_FALSE(segment->Held(1).has_value());
-  segment->Complete(1, 7, segment->Checksum(1));
+  EXPECT_TRUE(segment->Complete(1, 7, segment->Checksum(1)));
   const std::optional<v1::Holding> held = segment->Held(1);
   ASSERT_TRUE(held.has_value());
   EXPECT_EQ(held->epoch(), 3);
@@ -70,6 +70,23 @@ TEST(HoldingSegment, OutlivesItsOwner) {
   EXPECT_EQ((*holder)->Held(0)->checksum(), (*holder)->Checksum(0));
   EXPECT_EQ((*holder)->slot(0)[kSlotBytes - 1], std::byte{42});
   ASSERT_EQ((*holder)->Reports(0, 1).size(), 1u);
+}
+
+// F27: a writer that was frozen while others told what they hold changes nothing any more.
+TEST(HoldingSegment, BehindAFenceNoSlotIsMarked) {
+  const auto segment = Make();
+  const auto holder = HoldingSegment::Map(kKey, kSlotBytes, Copy(*segment));
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  EXPECT_TRUE(segment->Complete(0, 5, 50));
+  EXPECT_TRUE(segment->Invalidate(1));
+  (*holder)->Fence();
+  EXPECT_FALSE(segment->Complete(1, 6, 60));
+  EXPECT_FALSE(segment->Invalidate(0));
+  EXPECT_EQ((*holder)->Held(0)->step(), 5);
+  EXPECT_FALSE((*holder)->Held(1).has_value());
+  (*holder)->Fence();
+  (*holder)->Discard(0);
+  EXPECT_FALSE(segment->Held(0).has_value());
 }
 
 TEST(HoldingSegment, KeepsTheReportsOfTheLastSteps) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -12,6 +13,8 @@
 
 #include "tests/support/temporary_directory.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/save.h"
+#include "worker/checkpoint/training_state.h"
 #include "worker/model/init.h"
 #include "worker/sample/token_sampler.h"
 
@@ -53,6 +56,27 @@ class SampleTest : public testing::Test {
     const auto shard = WriteShard(*files, StagingDirectory(directory_, info), 0, 1, ranges);
     ASSERT_TRUE(shard.ok());
     ASSERT_TRUE(PublishCheckpoint(*files, directory_, info, WeightsOf(inventory), {*shard}).ok());
+  }
+
+  // A training checkpoint of step 7 with the weights of SaveWeights.
+  void SaveTraining(const std::string& root) {
+    const Inventory inventory = BuildInventory(shape_);
+    std::vector<std::vector<float>> values;
+    std::vector<TensorRange> ranges;
+    for (const Unit& unit : inventory.units) {
+      std::vector<float>& weights = values.emplace_back(unit.elements);
+      for (const Parameter& parameter : unit.parameters) {
+        InitializeRange(parameter, 1, 0, parameter.elements, weights.data() + parameter.offset);
+      }
+      const std::vector<float>& moments = values.emplace_back(unit.elements, 0.5f);
+      AppendState(unit, {0, unit.elements}, {weights.data(), moments.data(), moments.data()},
+                  ranges);
+    }
+    const auto files = MakePosixFileSystem();
+    CheckpointInfo info{"job", 7, 1, shape_, "bytes"};
+    info.training.emplace().train.mutable_schedule()->set_kind(v1::SCHEDULE_KIND_COSINE);
+    ASSERT_TRUE(WriteSave(*files, root, info, 0, 1, ranges).ok());
+    ASSERT_TRUE(PublishSave(*files, root, info, 1, TrainingTensorsOf(inventory)).ok());
   }
 
   std::string Sample(const SampleOptions& changes) {
@@ -110,6 +134,21 @@ TEST_F(SampleTest, TakesALlamaWithItsRotaryEmbedding) {
   shape_.rotary.factor = 8;
   shape_.rotary.original_context = 4;
   EXPECT_NE(sample(), turned);
+}
+
+// While a job trains its newest checkpoint stands in for the weights that it will leave; the
+// optimizer's state is left out.
+TEST_F(SampleTest, TakesAJobsDirectory) {
+  const std::string text = Sample({.tokens = 20});
+  ASSERT_TRUE(status_.ok()) << status_;
+  const std::string root = root_ / "job";
+  SaveTraining(root);
+  EXPECT_EQ(Sample({.weights = root, .tokens = 20}), text);
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(Sample({.weights = StepDirectory(root, 7, 1), .tokens = 20}), text);
+  std::filesystem::rename(directory_, FinalDirectory(root));
+  std::filesystem::remove_all(StepDirectory(root, 7, 1));
+  EXPECT_EQ(Sample({.weights = root, .tokens = 20}), text);
 }
 
 TEST_F(SampleTest, SaysWhatIsWrong) {
