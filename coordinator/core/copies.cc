@@ -1,6 +1,8 @@
 #include "coordinator/core/copies.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "common/check.h"
 #include "coordinator/core/worker_order.h"
@@ -26,6 +28,61 @@ std::vector<const WorkerState*> Spares(const State& state, const JobRecord& job)
   return spares;
 }
 
+// Everybody who may hold copies for an epoch: its ranks in order, then idle workers.
+class Candidates {
+ public:
+  Candidates(const State& state, const JobRecord& job) : world_(job.ranks.size()) {
+    for (const RankState& rank : job.ranks) Add(FindWorker(state, rank.worker));
+    for (const WorkerState* spare : Spares(state, job)) Add(spare);
+    for (size_t rank = 0; rank < world_; ++rank) {
+      parts_.push_back(PartOf(job.spec, static_cast<int>(world_), static_cast<int>(rank)));
+      ++ranks_by_part_[parts_.back()];
+    }
+  }
+
+  std::vector<WorkerId> HoldersOf(size_t rank, int64_t wanted) const {
+    int64_t missing = wanted - (ranks_by_part_.at(parts_[rank]) - 1);
+    std::vector<WorkerId> chosen;
+    // One host has no others to look for.
+    if (hosts_.size() > 1) Choose(rank, /*elsewhere=*/true, missing, chosen);
+    Choose(rank, /*elsewhere=*/false, missing, chosen);
+    return chosen;
+  }
+
+ private:
+  struct Candidate {
+    const WorkerState* worker;
+    int host;
+  };
+
+  void Add(const WorkerState* worker) {
+    SHERD_CHECK(worker != nullptr);
+    const int host =
+        hosts_.try_emplace(worker->host, static_cast<int>(hosts_.size())).first->second;
+    all_.push_back({worker, host});
+  }
+
+  // From the next rank on, round to the one before; then the idle ones.
+  void Choose(size_t rank, bool elsewhere, int64_t& missing, std::vector<WorkerId>& chosen) const {
+    const Candidate& own = all_[rank];
+    const size_t others = all_.size() - 1;
+    for (size_t step = 1; step <= others && missing > 0; ++step) {
+      const size_t at = step < world_ ? (rank + step) % world_ : step;
+      if (at < world_ && parts_[at] == parts_[rank]) continue;
+      if ((all_[at].host != own.host) != elsewhere) continue;
+      if (!CanReach(*own.worker, *all_[at].worker)) continue;
+      chosen.push_back(all_[at].worker->id);
+      --missing;
+    }
+  }
+
+  const size_t world_;
+  std::vector<Candidate> all_;
+  std::map<std::string, int> hosts_;
+  std::vector<int> parts_;  // by rank
+  std::map<int, int64_t> ranks_by_part_;
+};
+
 }  // namespace
 
 int64_t WantedCopies(const v1::JobSpec& spec) {
@@ -43,35 +100,11 @@ int64_t FewestCopies(const JobRecord& job) {
 }
 
 std::vector<std::vector<WorkerId>> ChooseHolders(const State& state, const JobRecord& job) {
-  const int world = static_cast<int>(job.ranks.size());
+  const Candidates candidates(state, job);
   const int64_t wanted = WantedCopies(job.spec);
-  std::vector<const WorkerState*> workers;
-  std::vector<int> parts;
-  for (int rank = 0; rank < world; ++rank) {
-    workers.push_back(FindWorker(state, job.ranks[rank].worker));
-    SHERD_CHECK(workers.back() != nullptr);
-    parts.push_back(PartOf(job.spec, world, rank));
-  }
-  const std::vector<const WorkerState*> spares = Spares(state, job);
-  std::vector<std::vector<WorkerId>> chosen(world);
-  for (int rank = 0; rank < world; ++rank) {
-    const WorkerState& own = *workers[rank];
-    int64_t missing = wanted - (std::count(parts.begin(), parts.end(), parts[rank]) - 1);
-    if (missing <= 0) continue;
-    std::vector<const WorkerState*> candidates;
-    for (int step = 1; step < world; ++step) {
-      const int other = (rank + step) % world;
-      if (parts[other] != parts[rank]) candidates.push_back(workers[other]);
-    }
-    candidates.insert(candidates.end(), spares.begin(), spares.end());
-    std::stable_partition(candidates.begin(), candidates.end(),
-                          [&](const WorkerState* other) { return other->host != own.host; });
-    for (const WorkerState* other : candidates) {
-      if (missing == 0) break;
-      if (!CanReach(own, *other)) continue;
-      chosen[rank].push_back(other->id);
-      --missing;
-    }
+  std::vector<std::vector<WorkerId>> chosen;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    chosen.push_back(candidates.HoldersOf(rank, wanted));
   }
   return chosen;
 }

@@ -95,11 +95,13 @@ std::string FormingSentence(const JobRecord& job) {
 
 }  // namespace
 
-RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job) {
+RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
+                                bool (*counts)(const WorkerState&)) {
   RestorePoint point;
   std::vector<Holder> holders;
   for (const auto& [worker, answer] : job.answers) {
     if (!IsAlive(state, worker, answer.incarnation)) continue;
+    if (!counts(*FindWorker(state, worker))) continue;
     holders.push_back({worker.value(), answer.holdings});
   }
   point.version = ChooseVersion(job.spec, job.restored.value(), holders);
@@ -113,6 +115,7 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job) {
   const int world = point.version->world;
   for (const auto& [worker, answer] : job.answers) {
     if (!IsAlive(state, worker, answer.incarnation)) continue;
+    if (!counts(*FindWorker(state, worker))) continue;
     for (const v1::Holding& held : answer.holdings) {
       if (VersionOf(held) != *point.version || held.owner() < 0 || held.owner() >= world) continue;
       point.parts[PartOf(job.spec, world, held.owner())].push_back(
@@ -158,6 +161,8 @@ void RunEpoch(Transition& transition, JobRecord& job) {
   transition.Enter(job, v1::JOB_STATE_RUNNING, "");
   // Before the first epoch there is nothing older.
   if (job.epoch.value() > 1) transition.Retain(job, /*ended=*/false);
+  // The first step may be heard of before the last rank's readiness.
+  if (!first && job.progressed && !job.save_and_stop) AnnounceEpoch(transition, job);
   if (!first) return;
   job.announced = true;
   v1::JobEvent formed;

@@ -9,9 +9,10 @@ namespace sherd {
 
 // What a job's next epoch is made of.
 
-// Where training goes on, out of what live workers said: a version, else the newest checkpoint,
-// else the start.
-RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job);
+// Where training goes on, out of what those live workers said that `counts` admits: a version, else
+// the newest checkpoint, else the start.
+RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
+                                bool (*counts)(const WorkerState&));
 
 // Starts the next epoch on `workers`, by rank. `save_and_stop`: only to save its state.
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,

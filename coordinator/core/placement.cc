@@ -173,16 +173,24 @@ GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, int64_t most, Leavin
   return placement;
 }
 
-GangPlacement WorkerPools::Regang(const JobRecord& job, int64_t most, Domains& usable) {
+GangPlacement WorkerPools::Regang(const JobRecord& job, int64_t most, Domains& usable) const {
   Demand demand(job.spec);
   demand.most = std::min(demand.most, most);
+  std::set<const WorkerState*> last;
+  for (const RankState& rank : job.ranks) {
+    if (IsAlive(state_, rank.worker, rank.incarnation))
+      last.insert(FindWorker(state_, rank.worker));
+  }
   const std::vector<Pool> pools = PoolsOf(usable);
   const Pool* best = nullptr;
   std::pair<int64_t, int64_t> merit;  // world, survivors
   for (const Pool& pool : pools) {
     const int64_t world = demand.World(CountIdle(pool, demand.tensor));
     int64_t survivors = 0;
-    for (const Domain* domain : pool) survivors += CountSurvivors(job.ranks, domain->idle);
+    for (const Domain* domain : pool) {
+      survivors += std::count_if(domain->idle.begin(), domain->idle.end(),
+                                 [&](const WorkerState* worker) { return last.contains(worker); });
+    }
     if (world == 0 || std::pair(world, survivors) <= merit) continue;
     best = &pool;
     merit = {world, survivors};

@@ -86,7 +86,7 @@ class WorkerPools {
   static Domain& DomainOf(Domains& domains, const WorkerState& worker);
   // The domains without those that a job excludes.
   Domains Usable(const JobRecord& job, Leaving leaving, const std::set<WorkerId>& excluded) const;
-  static GangPlacement Regang(const JobRecord& job, int64_t most, Domains& usable);
+  GangPlacement Regang(const JobRecord& job, int64_t most, Domains& usable) const;
   // Why no pool has a world for the demand.
   static GangPlacement Unplaced(const Demand& demand, const std::vector<Pool>& pools);
 

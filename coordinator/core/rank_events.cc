@@ -20,11 +20,13 @@ bool AllRanks(const JobRecord& job, bool (*holds)(RankPhase)) {
                      [holds](const RankState& rank) { return holds(rank.phase); });
 }
 
-// A rank that has finished was ready, also if its reports arrive in one go.
+// A rank that has finished, or has saved and left, was ready, also if the reports of others come
+// later than its own.
 void RunWhenFormed(Transition& transition, JobRecord& job) {
   if (job.state != v1::JOB_STATE_FORMING) return;
   const bool formed = AllRanks(job, [](RankPhase phase) {
-    return phase == RankPhase::kRunning || phase == RankPhase::kFinished;
+    return phase == RankPhase::kRunning || phase == RankPhase::kFinished ||
+           phase == RankPhase::kReleased;
   });
   if (formed) RunEpoch(transition, job);
 }
@@ -87,7 +89,8 @@ void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
   job.step = std::max(job.step, event.step());
   if (AnyFinished(job)) return SucceedWhenDone(transition, job);
   if (job.state == v1::JOB_STATE_RECOVERING) return NoteLeaving(transition, job);
-  if (job.save_and_stop && job.state == v1::JOB_STATE_RUNNING) {
+  if (job.save_and_stop) {
+    RunWhenFormed(transition, job);
     const bool all = std::all_of(job.ranks.begin(), job.ranks.end(),
                                  [](const RankState& other) { return other.left; });
     if (all) EndSavingEpoch(transition, job);

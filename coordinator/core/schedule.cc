@@ -97,13 +97,15 @@ bool IsLeaving(const State& state, const WorkerId& id) {
   return worker != nullptr && worker->draining;
 }
 
+bool Anybody(const WorkerState&) { return true; }
+bool Stays(const WorkerState& worker) { return !worker.draining; }
+
 // The state that workers which leave take with them is saved nowhere else.
 bool MustSave(const State& state, const JobRecord& job, const RestorePoint& restore) {
   if (!restore.version) return false;
   if (job.checkpoint && job.checkpoint->step >= restore.step) return false;
-  return std::any_of(job.answers.begin(), job.answers.end(), [&](const auto& entry) {
-    return IsLeaving(state, entry.first) && !entry.second.holdings.empty();
-  });
+  const RestorePoint without = ChooseRestorePoint(state, job, Stays);
+  return !without.version || without.step < restore.step;
 }
 
 void Pass::PlaceAgain(JobRecord& job) {
@@ -119,7 +121,7 @@ void Pass::PlaceAgain(JobRecord& job) {
   }
   using Leaving = WorkerPools::Leaving;
   GangPlacement placement = pools_.PlaceAgain(job, most, Leaving::kLeftOut);
-  RestorePoint restore = ChooseRestorePoint(transition_.state(), job);
+  RestorePoint restore = ChooseRestorePoint(transition_.state(), job, Anybody);
   bool save = false;
   if (placement.workers.empty() && MustSave(transition_.state(), job, restore)) {
     GangPlacement leaving = pools_.PlaceAgain(job, most, Leaving::kTakenIn);

@@ -1,6 +1,7 @@
 #include "coordinator/core/seating.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -67,7 +68,7 @@ class Seating {
         group.domain = found->second.first;
         group.seats.resize(unit_);
         group.seats[rank - first] = found->second.second;
-        survivors_.push_back(found->second.second);
+        survivors_[found->second.second] = rank;
       }
       // It is where most of it are.
       const auto most = std::max_element(
@@ -103,16 +104,18 @@ class Seating {
   std::vector<WorkerId> Fill(std::vector<Group>& groups) const {
     std::set<const WorkerState*> seated;
     for (const Group& group : groups) seated.insert(group.seats.begin(), group.seats.end());
-    std::vector<std::vector<const WorkerState*>> free;
-    for (const IdleDomain* domain : domains_) free.push_back(Others(*domain, seated));
+    std::map<int, std::deque<const WorkerState*>> free;
     std::vector<WorkerId> workers;
     for (Group& group : groups) {
-      std::vector<const WorkerState*>& offered = free[group.domain];
       for (const WorkerState*& seat : group.seats) {
         if (seat == nullptr) {
+          if (!free.contains(group.domain)) {
+            free[group.domain] = Others(*domains_[group.domain], seated);
+          }
+          std::deque<const WorkerState*>& offered = free.at(group.domain);
           SHERD_CHECK(!offered.empty());
           seat = offered.front();
-          offered.erase(offered.begin());
+          offered.pop_front();
         }
         workers.push_back(seat->id);
       }
@@ -122,19 +125,22 @@ class Seating {
 
   // Those of a domain without a seat: survivors, who hold something, in the order of their ranks,
   // then the others by place.
-  std::vector<const WorkerState*> Others(const IdleDomain& domain,
-                                         const std::set<const WorkerState*>& seated) const {
-    const std::set<const WorkerState*> members(domain.begin(), domain.end());
-    std::vector<const WorkerState*> others;
-    for (const WorkerState* worker : survivors_) {
-      if (members.contains(worker) && !seated.contains(worker)) others.push_back(worker);
-    }
+  std::deque<const WorkerState*> Others(const IdleDomain& domain,
+                                        const std::set<const WorkerState*>& seated) const {
+    std::map<int64_t, const WorkerState*> survivors;
     std::vector<const WorkerState*> strangers;
     for (const WorkerState* worker : domain) {
-      if (std::count(survivors_.begin(), survivors_.end(), worker) == 0)
+      if (seated.contains(worker)) continue;
+      const auto rank = survivors_.find(worker);
+      if (rank == survivors_.end()) {
         strangers.push_back(worker);
+      } else {
+        survivors[rank->second] = worker;
+      }
     }
     SortByPlace(strangers);
+    std::deque<const WorkerState*> others;
+    for (const auto& [rank, worker] : survivors) others.push_back(worker);
     others.insert(others.end(), strangers.begin(), strangers.end());
     return others;
   }
@@ -144,21 +150,12 @@ class Seating {
   const std::vector<const IdleDomain*>& domains_;
   // By domain: so many more groups fit in.
   std::vector<int64_t> room_;
-  // By rank.
-  std::vector<const WorkerState*> survivors_;
+  // With the rank that each was.
+  std::map<const WorkerState*, int64_t> survivors_;
   std::vector<Group> old_groups_;
 };
 
 }  // namespace
-
-int64_t CountSurvivors(const std::vector<RankState>& before, const IdleDomain& idle) {
-  std::map<WorkerId, const RankState*> ranks;
-  for (const RankState& rank : before) ranks[rank.worker] = &rank;
-  return std::count_if(idle.begin(), idle.end(), [&](const WorkerState* worker) {
-    const auto found = ranks.find(worker->id);
-    return found != ranks.end() && IsSameProcess(*found->second, *worker);
-  });
-}
 
 std::vector<WorkerId> SeatAgain(const std::vector<RankState>& before,
                                 const std::vector<const IdleDomain*>& domains, int64_t world,

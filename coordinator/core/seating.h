@@ -11,9 +11,6 @@ namespace sherd {
 // Idle workers that can share memory.
 using IdleDomain = std::vector<const WorkerState*>;
 
-// Of `idle`, the workers that were ranks of the last epoch and are still the same processes.
-int64_t CountSurvivors(const std::vector<RankState>& before, const IdleDomain& idle);
-
 // Seats a world of `world` ranks, by rank, on the idle workers of `domains`, in groups of `unit`
 // adjacent ranks that are each in one domain; the domains have room for so many, and `world` is a
 // multiple of `unit`. Survivors of the ranks `before` keep their ranks if the world is as large as

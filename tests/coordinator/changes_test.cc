@@ -216,6 +216,36 @@ TEST(Drain, WhatCannotBeSavedIsTriedAgain) {
   EXPECT_EQ(scenario.job(id).fruitless, 1);
 }
 
+TEST(Drain, WhatOthersHoldNeedNotBeSaved) {
+  Scenario scenario;
+  const JobId id = RunRanks(scenario, 2, /*max_workers=*/2, /*min_workers=*/2);
+  scenario.Do(Drained("w0"));
+  scenario.ReleaseAll(id, 9);
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(scenario.job(id).reason, HasSubstr("waits for workers to arrive"));
+  EXPECT_THAT(Dismissed(scenario), ElementsAre("w0"));
+  scenario.Do(Joined("w2", 1));
+  EXPECT_EQ(scenario.job(id).restore.step, 9);
+  EXPECT_THAT(scenario.WorkersOf(id), ElementsAre("w2", "w1"));
+}
+
+// Reports of different ranks come by different streams.
+TEST(Drain, ARankThatSavedAndLeftBeforeAnotherIsHeardToBeReadyWasReady) {
+  Scenario scenario;
+  const JobId id = RunRanks(scenario, 2, /*max_workers=*/2, /*min_workers=*/2);
+  scenario.Do(Drained("w0"));
+  scenario.Do(Drained("w1"));
+  scenario.ReleaseAll(id, 9);
+  ASSERT_TRUE(scenario.job(id).save_and_stop);
+  scenario.Do(Changed(scenario.job(id), 0, kReady));
+  scenario.Do(Saved(scenario.job(id), 9, "out/tiny-1/step-9"));
+  scenario.Do(Released(scenario.job(id), 0, 9));
+  scenario.Do(Changed(scenario.job(id), 1, kReady));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+  scenario.Do(Released(scenario.job(id), 1, 9));
+  EXPECT_THAT(scenario.job(id).reason, HasSubstr("saved at step 9"));
+}
+
 // Three ranks of which 0 and 1 cannot speak to each other.
 JobId BreakLink(Scenario& scenario, int64_t min_workers) {
   const JobId id = RunRanks(scenario, 3, /*max_workers=*/3, min_workers);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/core/reducer.h"
 #include "gtest/gtest.h"
 #include "tests/coordinator/scenario.h"
@@ -114,7 +115,7 @@ class Chaos {
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
   void Step() {
-    switch (Draw(14)) {
+    switch (Draw(15)) {
       case 0:
         return Submit();
       case 1:
@@ -131,6 +132,8 @@ class Chaos {
         return Progress();
       case 7:
         return AnswerAll();
+      case 8:
+        return DrainJob();
       default:
         return Report();
     }
@@ -258,6 +261,20 @@ class Chaos {
     if (Draw(3) == 0) scenario_.Do(Drained(id, lives_[id]));
   }
 
+  // A host with all that works for a job goes down for maintenance, sometimes.
+  void DrainJob() {
+    const JobRecord* job = AnyJob();
+    if (job == nullptr || job->state != v1::JOB_STATE_RUNNING || Draw(3) == 0) return;
+    const JobId id = job->id;
+    const std::vector<RankState> ranks = job->ranks;
+    scenario_.Do(Progressed(*job, job->step + 1));
+    for (const RankState& rank : ranks) {
+      scenario_.Do(Drained(rank.worker.value(), rank.incarnation.value()));
+    }
+    if (scenario_.job(id).state != v1::JOB_STATE_RECOVERING) return;
+    scenario_.ReleaseAll(id, scenario_.job(id).step);
+  }
+
   void Progress() {
     const JobRecord* job = AnyJob();
     if (job == nullptr || job->state != v1::JOB_STATE_RUNNING) return;
@@ -370,15 +387,35 @@ class Chaos {
   std::map<std::string, uint64_t> lives_;
 };
 
+// What the last event of a sequence led to, by name.
+void CountReached(const Scenario& scenario, std::map<std::string, int64_t>& reached) {
+  reached["pause"] += !scenario.ActionsOf<SendPause>().empty();
+  reached["dismissal"] += !scenario.ActionsOf<SendShutdown>().empty();
+  reached["question to a holder"] += !scenario.ActionsOf<SendReportHoldings>().empty();
+  for (const SendRetain& retain : scenario.ActionsOf<SendRetain>()) {
+    reached["restored epoch"] += !retain.ended;
+  }
+  for (const v1::JobEvent& entry : scenario.Feed()) reached["rollback"] += entry.has_rollback();
+  for (const auto& [id, job] : scenario.state().jobs) {
+    if (job.state != v1::JOB_STATE_FORMING) continue;
+    reached["restore of a version"] += job.restore.version.has_value();
+    reached["restore of a checkpoint"] += !job.restore.checkpoint.empty();
+    reached["epoch that saves"] += job.save_and_stop;
+    reached["exclusion"] += !job.excluded.empty();
+  }
+}
+
 // F25, F27: in particular, no worker is ever a rank of two epochs.
 TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
   int64_t events = 0;
   std::map<v1::JobState, int64_t> ends;
+  std::map<std::string, int64_t> reached;
   for (uint64_t seed = 0; seed < kSequences; ++seed) {
     Chaos chaos(seed);
     const int steps = 10 + static_cast<int>(seed % 20);
     for (int step = 0; step < steps; ++step) {
       chaos.Step();
+      CountReached(chaos.scenario(), reached);
       const std::string violation = Violation(chaos.scenario().state());
       ASSERT_EQ(violation, "") << "seed " << seed << " step " << step;
     }
@@ -391,6 +428,10 @@ TEST(RandomEvents, NeverBreakTheRulesAndNeverGetStuck) {
     for (const auto& [id, job] : chaos.scenario().state().jobs) ++ends[job.state];
   }
   RecordProperty("events", std::to_string(events));
+  for (const auto& [name, count] : reached) {
+    RecordProperty(absl::StrReplaceAll(name, {{" ", "_"}}), std::to_string(count));
+    EXPECT_GT(count, kSequences / 5000) << name;
+  }
   // The sequences reach every end.
   for (const v1::JobState state :
        {v1::JOB_STATE_QUEUED, v1::JOB_STATE_RECOVERING, v1::JOB_STATE_SUCCEEDED,

@@ -300,6 +300,21 @@ TEST(Recovery, TheReportOfAnEpochTellsWhatTheRecoveryCost) {
   EXPECT_THAT(scenario.actions(), IsEmpty());
 }
 
+// Reports of different ranks come by different streams.
+TEST(Recovery, AStepThatIsHeardOfBeforeTheLastRankIsReadyCounts) {
+  Scenario scenario;
+  const JobId id = RunThreeRanks(scenario);
+  scenario.Do(Failed(scenario.job(id), 1, "no luck", 17));
+  scenario.ReleaseAll(id, 17);
+  scenario.Do(Changed(scenario.job(id), 0, kReady));
+  scenario.Do(Progressed(scenario.job(id), 18));
+  EXPECT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kEpoch), IsEmpty());
+  scenario.Do(Changed(scenario.job(id), 1, kReady));
+  scenario.Do(Changed(scenario.job(id), 2, kReady));
+  EXPECT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kEpoch), SizeIs(1));
+  EXPECT_EQ(scenario.job(id).fruitless, 0);
+}
+
 TEST(Recovery, ARankThatFinishedMadeTheOutputDurable) {
   Scenario scenario;
   const JobId id = RunThreeRanks(scenario);
