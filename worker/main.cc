@@ -146,7 +146,12 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   Agent agent(std::move(options));
   const SignalWatcher watcher([&agent, asked = false](const char* signal) mutable {
     if (std::exchange(asked, true)) _exit(kExitRefused);  // asked twice: at once
-    agent.RequestStop(signal);
+    // Ctrl-C is a person who wants it to end, SIGTERM a notice.
+    if (absl::string_view(signal) == "SIGTERM") {
+      agent.RequestLeave(signal);
+    } else {
+      agent.RequestStop(signal);
+    }
   });
   const int code = agent.Run();
   // All that was to be said is said. A trainer that does not end would hold up every destructor,

@@ -104,7 +104,8 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
     if (!counts(*FindWorker(state, worker))) continue;
     holders.push_back({worker.value(), answer.holdings});
   }
-  point.version = ChooseVersion(job.spec, job.restored.value(), holders);
+  const int64_t restored = RestoredEpoch(job.restored.value(), job.starts, holders);
+  point.version = ChooseVersion(job.spec, restored, holders);
   if (!point.version) {
     if (!job.checkpoint) return point;
     point.checkpoint = job.checkpoint->path;
@@ -131,6 +132,7 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   job.waiting = Waiting::kNone;
   RollBack(transition, job, restore);
   job.epoch = Epoch(job.epoch.value() + 1);
+  job.starts[job.epoch.value()] = restore.step;
   job.restore = std::move(restore);
   job.save_and_stop = save_and_stop;
   job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
@@ -156,6 +158,7 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
 void RunEpoch(Transition& transition, JobRecord& job) {
   const bool first = job.restored == Epoch();
   job.restored = job.epoch;
+  job.starts.clear();
   if (!job.save_and_stop) job.usual_world = static_cast<int64_t>(job.ranks.size());
   job.times.running = transition.now();
   transition.Enter(job, v1::JOB_STATE_RUNNING, "");

@@ -168,8 +168,10 @@ struct JobRecord {
   // ---- What is known across epochs.
   // Of live workers. Emptied when a new epoch has restored: what is older is not needed any more.
   std::map<WorkerId, Answer> answers;
-  // The newest epoch that all its ranks had restored.
+  // The newest epoch that all its ranks said to have restored; and of those after it the step that
+  // each went on after: one that has trained further had restored, too (RestoredEpoch).
   Epoch restored;
+  std::map<int64_t, int64_t> starts;
   // Epochs in a row that ended unplanned and without progress.
   int fruitless = 0;
   // Ranks of the last epoch that ran, or of the first that was formed.

@@ -58,6 +58,35 @@ TEST(Growth, ARunningJobMovesToALargerWorldWhenAWorkerComes) {
   EXPECT_EQ(scenario.job(id).fruitless, 0);
 }
 
+v1::Holding Held(int64_t epoch, int world, int owner, int64_t step) {
+  v1::Holding held;
+  held.set_epoch(epoch);
+  held.set_world(world);
+  held.set_owner(owner);
+  held.set_step(step);
+  return held;
+}
+
+// Ranks train before the coordinator has heard that all of them are ready: what they committed then
+// is not outvoted by the older version, of which there are more copies (docs/protocol-model.md).
+TEST(Growth, StepsOfAnEpochThatWasNeverHeardToRunAreNotLost) {
+  Scenario scenario;
+  const JobId id = RunRanks(scenario, 2, /*max_workers=*/3);
+  scenario.Do(Joined("w2", 1));
+  scenario.ReleaseAll(id, 9);
+  scenario.Do(Changed(scenario.job(id), 0, kReady));
+  scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)"));
+  // Each survivor holds all of step 9, and of step 12 its own shard and that of the rank before.
+  for (const int rank : {0, 1}) {
+    v1::DurableEvent event = Changed(scenario.job(id), rank, v1::RankChanged::MILESTONE_RELEASED);
+    auto& holdings = *event.mutable_rank_changed()->mutable_holdings();
+    for (const int owner : {0, 1}) *holdings.Add() = Held(1, 2, owner, 9);
+    for (const int owner : {rank, (rank + 2) % 3}) *holdings.Add() = Held(2, 3, owner, 12);
+    scenario.Do(std::move(event));
+  }
+  EXPECT_EQ(scenario.job(id).restore.step, 12);
+}
+
 TEST(Growth, AJobAsLargeAsItMayBeStaysAsItIs) {
   Scenario scenario;
   const JobId id = RunRanks(scenario, 2, /*max_workers=*/2);

@@ -246,7 +246,8 @@ void Agent::OnAssign(v1::Assignment assignment) { Post(AssignReceived{std::move(
 void Agent::OnAbort(v1::Abort abort) { Post(AbortReceived{std::move(abort)}); }
 void Agent::OnInspect(v1::InspectData request) { inspector_.Inspect(std::move(request)); }
 void Agent::OnShutdown(v1::Shutdown shutdown) {
-  Post(StopRequested{kExitAsked, absl::StrCat("the coordinator says: ", shutdown.reason())});
+  Post(StopRequested{kExitAsked, absl::StrCat("the coordinator says: ", shutdown.reason()),
+                     /*exit_code_at_work=*/kExitStuck});
 }
 void Agent::OnReportHoldings(v1::ReportHoldings request) {
   v1::HoldingsReport report;

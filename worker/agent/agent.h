@@ -36,7 +36,7 @@ struct AgentOptions {
   // A trainer ends within 500 ms of its abort; one that does not within this is beyond help.
   absl::Duration abort_limit = absl::Seconds(10);
   // A worker that is told to leave goes on until the coordinator lets it go, for this long.
-  absl::Duration leave_limit = absl::Seconds(25);
+  absl::Duration leave_limit = absl::Seconds(20);
   // For the last reports before the process ends.
   absl::Duration flush_limit = absl::Seconds(2);
 };

@@ -135,7 +135,10 @@ AgentState::Actions AgentState::On(const StopRequested& event) {
     return {ExitProcess{event.exit_code, event.reason}};
   }
   // The first reason is the one that explains the end.
-  if (!stopping_.has_value()) stopping_ = event;
+  if (!stopping_.has_value()) {
+    stopping_ = event;
+    stopping_->exit_code = event.exit_code_at_work;
+  }
   if (phase_ == Phase::kAborting) return {};
   phase_ = Phase::kAborting;
   return {AbortTrainer{event.reason}};

@@ -60,6 +60,9 @@ struct TrainerEnded {
 struct StopRequested {
   int exit_code = kExitAsked;
   std::string reason;
+  // With a trainer that still runs: the coordinator lets a worker go when nothing depends on it, so
+  // this one was given up, and a new process is wanted in its place.
+  int exit_code_at_work = exit_code;
 };
 // The trainer was told to abort long ago and still runs.
 struct AbortOverdue {};

@@ -135,7 +135,7 @@ void Supervisor::Ended(Slot& slot, const ChildExit& exit) {
   std::string then = "not started again";
   if (IsFinal(exit)) {
     exit_code_ = kExitRefused;
-  } else {
+  } else if (!asked) {
     if (MonotonicNow() - slot.started_at >= options_.healthy_life) slot.backoff.Reset();
     const absl::Duration delay = slot.backoff.Next();
     slot.start_at = MonotonicNow() + delay;

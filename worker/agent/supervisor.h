@@ -28,13 +28,14 @@ struct SupervisorOptions {
   absl::Duration longest_backoff = absl::Seconds(5);
   // A child that lived for this long had no trouble to start.
   absl::Duration healthy_life = absl::Seconds(10);
-  // Between asking children to end and killing them.
-  absl::Duration stop_limit = absl::Seconds(5);
+  // Between asking children to end and killing them: they may have work that must move elsewhere
+  // first.
+  absl::Duration stop_limit = absl::Seconds(25);
 };
 
 // Keeps one worker process a device alive: a child that ends is reported at once (F21, F54) and
-// started again as a new incarnation, also when the coordinator asked it to end. Only one that
-// cannot work and said why (kExitRefused, kExitUsage) would do so again and is left to rest.
+// started again as a new incarnation. One that cannot work and said why (kExitRefused, kExitUsage)
+// would do so again and is left to rest, and so is one that was let go (kExitAsked).
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options);

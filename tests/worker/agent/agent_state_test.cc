@@ -401,6 +401,17 @@ TEST(AgentState, TellsWhereTheTrainerIsThatRuns) {
   EXPECT_THAT(Handle(state, Locate("b", 1)), IsEmpty());
 }
 
+// Who is let go at work was given up: a new process is wanted. One that is idle may rest.
+TEST(AgentState, TheExitCodeTellsWhetherTheWorkerWasGivenUp) {
+  const StopRequested shutdown{kExitAsked, "did not release in time", kExitStuck};
+  AgentState idle;
+  EXPECT_THAT(Handle(idle, shutdown), ElementsAre("exit 0"));
+  AgentState busy;
+  Handle(busy, Assign("a", 1));
+  EXPECT_THAT(Handle(busy, shutdown), ElementsAre("abort"));
+  EXPECT_THAT(Handle(busy, Aborted()), ElementsAre("report a/1/r1 failed", "exit 70"));
+}
+
 TEST(AgentState, AFailureThatWouldRepeatSaysSo) {
   AgentState state;
   Handle(state, Assign("a", 1));

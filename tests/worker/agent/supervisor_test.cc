@@ -196,6 +196,13 @@ TEST_F(SupervisorTest, LetsAChildRestThatCannotWorkAndEndsWithTheLast) {
   EXPECT_EQ(exits(), 2u);
 }
 
+// F60: a worker that was drained does not come back to be drained again.
+TEST_F(SupervisorTest, AChildThatWasLetGoRests) {
+  Start({"0", "0"});
+  EXPECT_EQ(Join(), kExitAsked);
+  EXPECT_EQ(exits(), 2u);
+}
+
 TEST_F(SupervisorTest, AsksItsChildrenToEndAndReportsNoneThatDoes) {
   Start({"wait", "wait", "wait"});
   for (int i = 0; i < 3; ++i) births_.Next();

@@ -1,0 +1,293 @@
+"""Deaths, freezes and restarts at random moments: the job goes on, and its curve does not show them."""
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+import unittest
+
+from harness import LIMIT, EndToEnd, alive, children_of, devices, wait_for
+
+SEED = int(os.environ.get("SHERD_TEST_SEED", "20261130"))
+# Kills of the whole suite; bench/recovery.py makes more of them.
+LAYOUTS = {
+    "ddp": ["parallel.strategy=ddp"],
+    "zero1": ["parallel.strategy=zero1"],
+    "zero2": ["parallel.strategy=zero2"],
+    "zero3": ["parallel.strategy=zero3"],
+    "hybrid": ["parallel.strategy=hybrid", "parallel.shard_group=2"],
+    "zero3, tensor 2": ["parallel.strategy=zero3", "parallel.tensor=2"],
+}
+
+
+def settings(*pairs):
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def events_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def curve(events):
+    """The steps of a feed in its order, which must be theirs: none missing, none doubled."""
+    steps = [event for event in events if event["event"] == "step"]
+    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1)), \
+        f"steps out of order: {[step['step'] for step in steps][-20:]}"
+    return [(step["loss"], step["grad_norm"], step["lr"], step["tokens"]) for step in steps]
+
+
+class Elastic(EndToEnd):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(f"{SEED} {self.id()}")
+
+    def elastic_job(self, name, *pairs, steps, workers=4, least=1):
+        path = self.job(name, steps=steps, workers=workers)
+        return self.submit(path, *settings(f"elastic.min_workers={least}", *pairs))
+
+    def feed(self, job, code=0):
+        return events_of(self.sherd("watch", job, "-o", "json", check=code).stdout)
+
+    def undisturbed(self, name, *pairs, steps, workers=4):
+        job = self.elastic_job(f"undisturbed-{name}", *pairs, steps=steps, workers=workers)
+        self.wait_for_state(job, "SUCCEEDED")
+        return curve(self.feed(job))
+
+    def kill_rank(self, job, rank, supervisor, sig=signal.SIGKILL):
+        """Signals the process of a rank; None when the rank has no process at this moment."""
+        for each in self.get(job)["ranks"]:
+            pid = devices(supervisor).get(each["worker"].split("/")[1])
+            if each["rank"] == rank and pid is not None:
+                os.kill(pid, sig)
+                return pid
+        return None
+
+    def epochs(self, events):
+        return [event for event in events if event["event"] == "epoch"]
+
+
+class Kills(Elastic):
+    def test_kills_at_random_moments_do_not_show_in_the_curve(self):  # F1, F21, F22, F48, F49
+        self.start_coordinator()
+        supervisor = self.start_workers(5)
+        self.wait_for_workers(5)
+        recoveries = []
+        for name, pairs in LAYOUTS.items():
+            with self.subTest(name):
+                tag = name.replace(", ", "-").replace(" ", "")
+                steps = 700
+                expected = self.undisturbed(tag, *pairs, steps=steps)
+                self.wait_for_workers(5)
+                job = self.elastic_job(tag, *pairs, steps=steps)
+                kills = 0
+                for _ in range(5):
+                    self.wait_for_step(job, 1)
+                    time.sleep(self.random.uniform(0, 0.4))
+                    if self.state(job) not in ("RUNNING", "RECOVERING", "FORMING"):
+                        break
+                    if self.kill_rank(job, self.random.randrange(4), supervisor):
+                        kills += 1
+                self.wait_for_state(job, "SUCCEEDED")
+                events = self.feed(job)
+                self.assertEqual(curve(events), expected)
+                later = self.epochs(events)[1:]
+                self.assertGreaterEqual(len(later), 1, f"{kills} kills made no epoch")
+                for epoch in later:
+                    self.assertEqual(epoch["world"], 4)
+                    recoveries.append(sum(epoch["recovery_seconds"].values()))
+                self.assertFalse([event for event in events if event["event"] == "rollback"])
+                self.wait_for_workers(5)
+        recoveries.sort()
+        print(f"{len(recoveries)} recoveries: p50 {recoveries[len(recoveries) // 2]:.3f} s, "
+              f"longest {recoveries[-1]:.3f} s")
+
+    def test_a_world_shrinks_and_grows_and_the_curve_does_not_show_it(self):
+        # Two nodes of two workers: one of them dies whole and comes back.
+        self.start_coordinator()
+        self.start_workers(2, "--name", "stays")
+        for strategy, least in (("zero2", 1), ("zero3", 1), ("ddp", 2)):
+            with self.subTest(strategy):
+                other = self.start_workers(2, "--name", "goes")
+                self.wait_for_workers(4)
+                pairs = [f"parallel.strategy={strategy}"]
+                expected = self.undisturbed(strategy, *pairs, steps=1500)
+                self.wait_for_workers(4)
+                job = self.elastic_job(strategy, *pairs, steps=1500, least=least)
+                self.wait_for_step(job, 100)
+                victims = children_of(other.pid)
+                self.stop(other, signal.SIGKILL)
+                wait_for(lambda: not any(map(alive, victims)), "its workers ended", limit=10)
+                wait_for(lambda: len(self.get(job)["ranks"]) == 2 and self.state(job) == "RUNNING",
+                         "two ranks go on", limit=20)
+                back = self.start_workers(2, "--name", "goes")
+                self.wait_for_state(job, "SUCCEEDED")
+                events = self.feed(job)
+                self.assertEqual(curve(events), expected)
+                self.assertEqual([epoch["world"] for epoch in self.epochs(events)][:3], [4, 2, 4])
+                self.stop(back)
+                wait_for(lambda: len(self.workers()) - sum(
+                    worker["status"] in ("lost", "draining") for worker in self.workers()) == 2, "two left")
+
+    def test_fewer_workers_than_the_least_is_said_and_waited_for(self):  # F32
+        self.start_coordinator()
+        supervisor = self.start_workers(2, "--name", "first")
+        self.wait_for_workers(2)
+        job = self.elastic_job("waits", steps=2000, workers=2, least=2)
+        self.wait_for_step(job, 50)
+        victims = children_of(supervisor.pid)
+        self.stop(supervisor, signal.SIGKILL)
+        wait_for(lambda: not any(map(alive, victims)), "its workers ended", limit=10)
+        self.wait_for_state(job, "RECOVERING")
+        wait_for(lambda: "2" in self.get(job)["reason"] and "wait" in self.get(job)["reason"],
+                 "what is waited for is said")
+        self.start_workers(2, "--name", "second")
+        self.wait_for_state(job, "SUCCEEDED")
+        # Both processes and all copies are gone: what was lost is said.
+        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
+        self.assertEqual(len(rollback), 1)
+        self.assertEqual(rollback[0]["to_step"], 0)
+
+    def test_two_at_once_that_are_not_each_others_holders(self):
+        self.start_coordinator()
+        supervisor = self.start_workers(6)
+        self.wait_for_workers(6)
+        expected = self.undisturbed("two", steps=700)
+        self.wait_for_workers(6)
+        job = self.elastic_job("two", steps=700)
+        self.wait_for_step(job, 40)
+        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
+                 for each in self.get(job)["ranks"]}
+        for rank in (0, 2):
+            os.kill(ranks[rank], signal.SIGKILL)
+        self.wait_for_state(job, "SUCCEEDED")
+        events = self.feed(job)
+        self.assertEqual(curve(events), expected)
+
+    def test_a_rank_and_its_holder_at_once_cost_steps_and_it_is_said(self):
+        self.start_coordinator()
+        supervisor = self.start_workers(6)
+        self.wait_for_workers(6)
+        job = self.elastic_job("both", steps=700)
+        self.wait_for_step(job, 40)
+        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
+                 for each in self.get(job)["ranks"]}
+        for rank in (1, 2):
+            os.kill(ranks[rank], signal.SIGKILL)
+        self.wait_for_state(job, "SUCCEEDED")
+        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
+        self.assertEqual(len(rollback), 1)
+        self.assertGreaterEqual(rollback[0]["from_step"], 40)
+        self.assertEqual(rollback[0]["to_step"], 0)
+
+    def test_a_job_that_never_gets_far_fails_with_the_cause(self):  # F38
+        self.start_coordinator()
+        supervisor = self.start_workers(2)
+        self.wait_for_workers(2)
+        # A step takes longer than its workers live.
+        job = self.elastic_job("short-lived", "train.global_batch=4000", "train.micro_batch=1",
+                               steps=700, workers=2, least=2)
+        deadline = time.monotonic() + LIMIT
+        while self.state(job) != "FAILED" and time.monotonic() < deadline:
+            if self.state(job) == "RUNNING":
+                self.kill_rank(job, 1, supervisor)
+            time.sleep(0.05)
+        self.assertEqual(self.state(job), "FAILED")
+        self.assertIn("SIGKILL", self.get(job)["reason"])
+
+
+class Freezes(Elastic):
+    def test_a_frozen_worker_is_replaced_and_writes_nothing_when_it_thaws(self):  # F27, F29
+        self.start_coordinator("--failure-detection", "1s")
+        supervisor = self.start_workers(5)
+        self.wait_for_workers(5)
+        expected = self.undisturbed("frozen", "elastic.failure_detection=1s", steps=3000)
+        self.wait_for_workers(5)
+        job = self.elastic_job("frozen", "elastic.failure_detection=1s", steps=3000)
+        self.wait_for_step(job, 30)
+        start = time.monotonic()
+        frozen = self.kill_rank(job, 2, supervisor, signal.SIGSTOP)
+        try:
+            wait_for(lambda: self.get(job)["epoch"] == 2, "another epoch", limit=10)
+            detected = time.monotonic() - start
+            self.wait_for_state(job, "RUNNING", "SUCCEEDED")
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        print(f"a frozen worker was known after {detected:.2f} s at a failure detection of 1 s")
+        self.assertLess(detected, 1.5 + 0.5)
+        self.wait_for_state(job, "SUCCEEDED")
+        self.assertEqual(curve(self.feed(job)), expected)
+        self.wait_for_workers(5)
+
+
+class Coordinators(Elastic):
+    def test_a_coordinator_killed_at_random_moments_stops_nobody(self):  # F30, F31, F52
+        coordinator = self.start_coordinator()
+        supervisor = self.start_workers(4)
+        self.wait_for_workers(4)
+        steps = 4000
+        expected = self.undisturbed("coordinator", steps=steps)
+        self.wait_for_workers(4)
+        before = sorted(children_of(supervisor.pid))
+        job = self.elastic_job("coordinator", steps=steps)
+        self.wait_for_step(job, 5)
+        watched = []
+        watcher = threading.Thread(target=lambda: watched.extend(
+            events_of(self.sherd("watch", job, "-o", "json", limit=2 * LIMIT).stdout)))
+        watcher.start()
+        slowest = 0
+        kills = 0
+        while kills < 10 and self.state(job) == "RUNNING":
+            self.stop(coordinator, signal.SIGKILL)
+            start = time.monotonic()
+            coordinator = self.start_coordinator(listen=self.address)
+            self.state(job)
+            slowest = max(slowest, time.monotonic() - start)
+            kills += 1
+            time.sleep(self.random.uniform(0, 0.3))
+        self.wait_for_state(job, "SUCCEEDED")
+        watcher.join(LIMIT)
+        print(f"{kills} restarts, control back within {slowest:.2f} s")
+        self.assertGreaterEqual(kills, 3)
+        self.assertLess(slowest, 2)
+        self.assertEqual(curve(watched), expected)
+        self.assertEqual(len(self.epochs(watched)), 1)
+        self.assertEqual(sorted(children_of(supervisor.pid)), before)
+
+
+class Drains(Elastic):
+    def test_a_drained_worker_leaves_at_a_step_and_the_curve_does_not_show_it(self):
+        self.start_coordinator()
+        supervisor = self.start_workers(5)
+        self.wait_for_workers(5)
+        expected = self.undisturbed("drain", steps=1500)
+        self.wait_for_workers(5)
+        job = self.elastic_job("drain", steps=1500)
+        self.wait_for_step(job, 30)
+        victim = self.get(job)["ranks"][1]["worker"]
+        pid = devices(supervisor)[victim.split("/")[1]]
+        self.sherd("drain", victim, check=0)
+        wait_for(lambda: not alive(pid), "the drained worker ended", limit=20)
+        self.wait_for_state(job, "SUCCEEDED")
+        events = self.feed(job)
+        self.assertEqual(curve(events), expected)
+        self.assertEqual(len(self.epochs(events)), 2)
+
+    def test_sigterm_moves_a_ranks_work_first(self):  # F60
+        self.start_coordinator()
+        supervisor = self.start_workers(5)
+        self.wait_for_workers(5)
+        job = self.elastic_job("preempted", steps=1500)
+        self.wait_for_step(job, 30)
+        pid = self.kill_rank(job, 1, supervisor, signal.SIGTERM)
+        wait_for(lambda: not alive(pid), "the worker ended", limit=20)
+        self.wait_for_state(job, "SUCCEEDED")
+        events = self.feed(job)
+        curve(events)
+        self.assertEqual(len(self.epochs(events)), 2)
+        self.assertFalse([event for event in events if event["event"] == "rollback"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
