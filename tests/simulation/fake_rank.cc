@@ -156,6 +156,8 @@ void FakeRank::HandOver() {
 
 void FakeRank::BeReady() {
   cluster_.referee.IsReady(assignment_.job_id(), assignment_.epoch(), assignment_.rank(), lineage_);
+  // What is restored everywhere, or will be before anything is updated, is committed.
+  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
   v1::RankReport report = Stamp();
   report.mutable_ready()->set_copies(assignment_.holders_size());
   process_.Report(std::move(report));
