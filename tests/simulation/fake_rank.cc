@@ -83,7 +83,8 @@ bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
   const v1::RestorePlan& plan = assignment_.restore();
   const SegmentKey key{assignment_.job_id(), plan.epoch(), plan.world(), source.owner()};
   std::shared_ptr<Segment> held = process_.store().Find(key);
-  if (held == nullptr) {
+  // Its own memory may be of the same shard, and lack the step that a copy of it has.
+  if (held == nullptr || held->Find(plan.step()) < 0) {
     const auto holder = cluster_.processes.find(source.address());
     const bool answers = holder != cluster_.processes.end() && holder->second->alive();
     if (answers) held = holder->second->store().Find(key);
@@ -98,8 +99,7 @@ bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
 void FakeRank::Restore() {
   const v1::RestorePlan& plan = assignment_.restore();
   if (!plan.checkpoint().empty()) {
-    // What it holds is not followed: any run's is right.
-    lineage_ = Lineage(static_cast<size_t>(plan.step()), '?');
+    lineage_ = cluster_.referee.Saved(assignment_.job_id(), plan.checkpoint());
   }
   for (const v1::RestoreSource& source : plan.sources()) {
     const auto holder = cluster_.processes.find(source.address());
@@ -175,10 +175,12 @@ void FakeRank::BeReady() {
 
 void FakeRank::Save() {
   if (leads()) {
+    const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", committed_);
+    cluster_.referee.Saves(assignment_.job_id(), path, lineage_);
     v1::RankReport report = Stamp();
     report.mutable_checkpoint()->set_step(committed_);
     report.mutable_checkpoint()->set_epoch(assignment_.epoch());
-    report.mutable_checkpoint()->set_path(absl::StrCat("step-", committed_));
+    report.mutable_checkpoint()->set_path(path);
     process_.Report(std::move(report));
   }
   pausing_ = finishing_ = true;

@@ -52,6 +52,10 @@ void Referee::Stores(const std::string& job, int64_t epoch, const Lineage& linea
   }
 }
 
+void Referee::Saves(const std::string& job, const std::string& path, const Lineage& lineage) {
+  checkpoints_[{job, path}] = lineage;
+}
+
 void Referee::IsReady(const std::string& job, int64_t epoch, int rank, const Lineage& lineage) {
   const auto [known, first] = restored_.insert({{job, epoch}, lineage});
   if (!first && known->second != lineage) {
@@ -157,6 +161,8 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
     const auto known = versions_.find({name, version.epoch, version.step});
     if (known == versions_.end()) return Accuse(absl::StrCat(name, " restores what nobody stored"));
     restored = known->second;
+  } else if (!record.restore.checkpoint.empty()) {
+    restored = Saved(name, record.restore.checkpoint);
   }
   const bool keeps = IsPrefix(job.committed, restored);
   if (!keeps && lost <= job.promised) {
@@ -193,6 +199,8 @@ void Referee::SeeEnd(const State& state) {
       continue;
     }
     if (!job.done) Accuse(absl::StrCat("the feed of ", id.value(), " does not tell its end"));
+    // The end is known from other ranks when the first one, which tells of steps, ended untold.
+    if (!record.ranks.empty() && lost_.contains(record.ranks[0].incarnation.value())) continue;
     if (record.state == v1::JOB_STATE_SUCCEEDED && job.feed_step != record.spec.train().steps()) {
       Accuse(absl::StrCat(id.value(), " succeeded and its feed ends with step ", job.feed_step));
     }

@@ -28,6 +28,12 @@ class Referee {
   void Ended(const std::string& job, int64_t epoch, int rank, uint64_t life);
   // The rank stores this under the name of its epoch and step; before it is marked whole.
   void Stores(const std::string& job, int64_t epoch, const Lineage& lineage);
+  // It is saved as a checkpoint.
+  void Saves(const std::string& job, const std::string& path, const Lineage& lineage);
+  // What a checkpoint holds.
+  const Lineage& Saved(const std::string& job, const std::string& path) const {
+    return checkpoints_.at({job, path});
+  }
   // The rank goes on after this, and whoever is to hold its shard does.
   void IsReady(const std::string& job, int64_t epoch, int rank, const Lineage& lineage);
   // The rank came back from the exchange after the step.
@@ -76,6 +82,7 @@ class Referee {
   std::map<uint64_t, std::string> busy_;
   std::map<std::tuple<std::string, int64_t, int64_t>, Lineage> versions_;
   std::map<std::pair<std::string, int64_t>, Lineage> restored_;
+  std::map<std::pair<std::string, std::string>, Lineage> checkpoints_;
   std::set<uint64_t> lost_;
   int64_t epochs_ = 0;
   int64_t rollbacks_ = 0;
