@@ -246,6 +246,7 @@ void FakeRank::Update() {
 void FakeRank::EndUpdate() {
   newest_slot_ = NextSlot(newest_slot_);
   lineage_.push_back(static_cast<char>(assignment_.epoch()));
+  cluster_.referee.Stores(assignment_.job_id(), assignment_.epoch(), lineage_);
   segment_->slots[newest_slot_].lineage = lineage_;
   segment_->slots[newest_slot_].torn = false;
   uncommitted_ = true;
@@ -283,7 +284,6 @@ void FakeRank::StoreRemote(size_t copy) {
 void FakeRank::Stored() {
   Segment::Slot& slot = segment_->slots[newest_slot_];
   if (!slot.whole) {
-    cluster_.referee.Stores(assignment_.job_id(), assignment_.epoch(), lineage_);
     if (!segment_->Complete(newest_slot_)) return Fail(absl::AbortedError("the epoch has ended"));
   }
   stored_ = std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) { return copy.stored; });
@@ -309,6 +309,8 @@ void FakeRank::Abort() {
 }
 
 void FakeRank::Wedge(bool for_ever) {
+  // Behind the last step nobody watches: to write weights may take any time.
+  if (settles_ || finishing_) return;
   cluster_.trace.Say("rank ", assignment_.rank(), " on ", process_.name(), " hangs",
                      for_ever ? ", whatever it is told" : "");
   wedged_ = true;

@@ -170,9 +170,10 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
                         Described(restored), ", although ", lost, " processes were lost and ",
                         job.promised, " may be"));
   }
+  // Who thaws of such a world may find nobody who has fenced its memory.
+  if (lost > job.promised) job.forgiven_before = record.epoch.value();
   if (!keeps) {
     ++rollbacks_;
-    job.forgiven_before = record.epoch.value();
     job.committed = restored;
   }
   job.epoch = record.epoch.value();
