@@ -13,10 +13,10 @@
 namespace sherd {
 namespace {
 
-bool CanReach(const WorkerState& from, const WorkerState& to) {
-  const bool shares_memory =
-      !from.shared_memory_domain.empty() && from.shared_memory_domain == to.shared_memory_domain;
-  return shares_memory || !to.network_address.empty();
+// Whoever holds copies maps the memory that the rank writes.
+bool CanHold(const WorkerState& owner, const WorkerState& holder) {
+  return !owner.shared_memory_domain.empty() &&
+         owner.shared_memory_domain == holder.shared_memory_domain;
 }
 
 // Live workers without a rank, by place.
@@ -45,42 +45,26 @@ class Candidates {
   std::vector<WorkerId> HoldersOf(size_t rank, int64_t wanted) const {
     int64_t missing = wanted - (ranks_by_part_.at(parts_[rank]) - 1);
     std::vector<WorkerId> chosen;
-    // One host has no others to look for.
-    if (hosts_.size() > 1) Choose(rank, /*elsewhere=*/true, missing, chosen);
-    Choose(rank, /*elsewhere=*/false, missing, chosen);
-    return chosen;
-  }
-
- private:
-  struct Candidate {
-    const WorkerState* worker;
-    int host;
-  };
-
-  void Add(const WorkerState* worker) {
-    SHERD_CHECK(worker != nullptr);
-    const int host =
-        hosts_.try_emplace(worker->host, static_cast<int>(hosts_.size())).first->second;
-    all_.push_back({worker, host});
-  }
-
-  // From the next rank on, round to the one before; then the idle ones.
-  void Choose(size_t rank, bool elsewhere, int64_t& missing, std::vector<WorkerId>& chosen) const {
-    const Candidate& own = all_[rank];
+    // From the next rank on, round to the one before; then the idle ones.
     const size_t others = all_.size() - 1;
     for (size_t step = 1; step <= others && missing > 0; ++step) {
       const size_t at = step < world_ ? (rank + step) % world_ : step;
       if (at < world_ && parts_[at] == parts_[rank]) continue;
-      if ((all_[at].host != own.host) != elsewhere) continue;
-      if (!CanReach(*own.worker, *all_[at].worker)) continue;
-      chosen.push_back(all_[at].worker->id);
+      if (!CanHold(*all_[rank], *all_[at])) continue;
+      chosen.push_back(all_[at]->id);
       --missing;
     }
+    return chosen;
+  }
+
+ private:
+  void Add(const WorkerState* worker) {
+    SHERD_CHECK(worker != nullptr);
+    all_.push_back(worker);
   }
 
   const size_t world_;
-  std::vector<Candidate> all_;
-  std::map<std::string, int> hosts_;
+  std::vector<const WorkerState*> all_;
   std::vector<int> parts_;  // by rank
   std::map<int, int64_t> ranks_by_part_;
 };

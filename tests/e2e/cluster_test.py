@@ -110,33 +110,32 @@ class Jobs(EndToEnd):
 
 
 class Deaths(EndToEnd):
-    def fail_by_kill(self, supervisor, job, rank):
-        """Kills the worker of a rank; the job's reason names it, and the others are idle within a second."""
+    def recover_from_kill(self, supervisor, job, rank):
+        """Kills the worker of a rank; the epoch that follows names it, how it ended and since when."""
         pids = devices(supervisor)
         victim = next(each for each in self.get(job)["ranks"] if each["rank"] == rank)
-        start = time.monotonic()
+        epoch = self.get(job)["epoch"]
         os.kill(pids[victim["worker"].split("/")[1]], signal.SIGKILL)
-
-        def settled():
-            others = [worker for worker in self.workers() if worker["id"] != victim["worker"]]
-            return self.state(job) == "FAILED" and all(worker["status"] == "idle" for worker in others)
-
-        wait_for(settled, "the job failed and the others are idle", limit=5)
-        took = time.monotonic() - start
-        print(f"killed worker: failed and others idle after {took * 1e3:.0f} ms")
-        self.assertLess(took, 1.0)
-        reason = self.get(job)["reason"]
+        wait_for(lambda: self.get(job)["epoch"] > epoch and self.state(job) == "RUNNING", "another epoch runs")
+        step = self.get(job)["step"]
+        self.wait_for_step(job, step + 5)
+        self.sherd("cancel", job, check=0)
+        self.wait_for_state(job, "CANCELLED")
+        events = [json.loads(line) for line in
+                  self.sherd("watch", job, "-o", "json", check=103).stdout.splitlines()]
+        reason = [event for event in events if event["event"] == "epoch"][-1]["reason"]
         for word in (victim["worker"], f"rank {rank}", "step", "SIGKILL"):
             self.assertIn(word, reason)
 
-    def test_a_killed_worker_fails_its_job_with_a_reason_and_frees_the_others(self):  # F21, F22, F54
+    def test_a_killed_worker_is_named_and_its_job_goes_on_when_it_is_back(self):  # F21, F22, F54
+        # No spare: the job's world is all there is, and the supervisor starts the worker anew.
         self.start_coordinator()
         supervisor = self.start_workers(3)
         self.wait_for_workers(3)
         job = self.submit(self.job(steps=LONG, workers=3))
         self.wait_for_step(job, 3)
-        self.fail_by_kill(supervisor, job, 1)
-        # The supervisor starts it anew, and the next job finds three workers.
+        self.recover_from_kill(supervisor, job, 1)
+        # The next job finds three workers.
         self.wait_for_workers(3)
         self.wait_for_state(self.submit(self.job("next", workers=3)), "SUCCEEDED")
 
@@ -150,9 +149,9 @@ class Deaths(EndToEnd):
                 job = self.submit(self.job(f"hybrid-{rank}", steps=LONG, workers=4, strategy="hybrid"),
                                   "--set", "parallel.shard_group=2")
                 self.wait_for_step(job, 3 + rank)
-                self.fail_by_kill(supervisor, job, rank)
+                self.recover_from_kill(supervisor, job, rank)
 
-    def test_a_frozen_worker_fails_its_job_when_its_lease_lapses(self):
+    def test_a_frozen_worker_ends_its_epoch_when_its_lease_lapses(self):
         self.start_coordinator("--failure-detection", "1s")
         supervisor = self.start_workers(2)
         self.wait_for_workers(2)
@@ -163,10 +162,14 @@ class Deaths(EndToEnd):
         frozen = sorted(devices(supervisor).items())[0][1]
         os.kill(frozen, signal.SIGSTOP)
         try:
-            self.wait_for_state(job, "FAILED", limit=10)
-            self.assertIn("lease", self.get(job)["reason"])
+            self.wait_for_state(job, "RECOVERING", limit=10)
+            wait_for(lambda: "lease" in self.get(job)["reason"] or "wait" in self.get(job)["reason"], "a reason")
         finally:
             os.kill(frozen, signal.SIGCONT)
+        # Thawed, it is a worker like others.
+        self.wait_for_state(job, "RUNNING")
+        self.assertEqual(self.get(job)["epoch"], 2)
+        self.sherd("cancel", job, check=0)
 
     def test_a_dead_supervisor_leaves_no_worker_behind(self):  # F36
         self.start_coordinator()
@@ -223,7 +226,8 @@ class Growth(EndToEnd):
         def settled():
             return all(growth(pid)[what] <= before[pid][what] + slack
                        for pid in watched
-                       for what, slack in (("threads", 0), ("descriptors", 0), ("maps", 8)))
+                       # gRPC's own threads come and go.
+                       for what, slack in (("threads", 2), ("descriptors", 0), ("maps", 8)))
 
         wait_for(settled, f"no growth: {before} {[growth(pid) for pid in watched]}", limit=10)
         for pid in watched:

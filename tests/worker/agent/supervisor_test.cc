@@ -182,14 +182,6 @@ TEST_F(SupervisorTest, ADeathOfOneChildLeavesTheOthersAlone) {
   EXPECT_EQ(exits(), 1u);
 }
 
-TEST_F(SupervisorTest, StartsAChildThatLeftAgain) {
-  Start({"0"});
-  births_.Next();
-  births_.Next();
-  EXPECT_EQ(AwaitExit(1).exit_code(), 0);
-  EXPECT_EQ(AwaitExit(1).signal(), 0);
-}
-
 TEST_F(SupervisorTest, LetsAChildRestThatCannotWorkAndEndsWithTheLast) {
   Start({"1", "2"});
   EXPECT_EQ(Join(), kExitRefused);
