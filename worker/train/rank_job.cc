@@ -208,8 +208,7 @@ absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& res
     absl::Status ready;
     if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
     place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
-    ready.Update(
-        RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
+    ready.Update(RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
     if (!ready.ok()) {
       Warn("checkpoint", -1,
            absl::StrCat("checkpoint.dir is not ready for checkpoints: ", ready.message()));
@@ -393,8 +392,8 @@ int64_t RankJob::ProcessGrowth() const {
 
 absl::StatusOr<std::string> RankJob::WriteWeights() {
   SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
-  SHERD_RETURN_IF_ERROR(sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_,
-                                            memory_, mesh_));
+  SHERD_RETURN_IF_ERROR(
+      sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
   if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
   return root;
 }
