@@ -1,7 +1,9 @@
 #include "coordinator/core/copies.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "common/check.h"
@@ -91,12 +93,16 @@ int64_t WantedCopies(const v1::JobSpec& spec) {
 
 int64_t FewestCopies(const JobRecord& job) {
   const int world = static_cast<int>(job.ranks.size());
-  std::vector<int64_t> by_part(PartsOf(job.spec, world), -1);
+  // Ranks of one part may have the same holder.
+  std::vector<std::set<WorkerId>> by_part(PartsOf(job.spec, world));
   for (int rank = 0; rank < world; ++rank) {
-    const auto holders = static_cast<int64_t>(job.ranks[rank].holders.size());
-    by_part[PartOf(job.spec, world, rank)] += 1 + holders;
+    std::set<WorkerId>& processes = by_part[PartOf(job.spec, world, rank)];
+    processes.insert(job.ranks[rank].worker);
+    processes.insert(job.ranks[rank].holders.begin(), job.ranks[rank].holders.end());
   }
-  return *std::min_element(by_part.begin(), by_part.end());
+  size_t fewest = SIZE_MAX;
+  for (const std::set<WorkerId>& processes : by_part) fewest = std::min(fewest, processes.size());
+  return static_cast<int64_t>(fewest) - 1;
 }
 
 std::vector<std::vector<WorkerId>> ChooseHolders(const State& state, const JobRecord& job) {

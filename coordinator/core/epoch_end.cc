@@ -98,9 +98,10 @@ bool AnyFinished(const JobRecord& job) {
 
 void SucceedWhenDone(Transition& transition, JobRecord& job) {
   if (!IsUnderway(job.state)) return;
-  const bool done = job.aborted || AllRanks(job, [](const RankState& rank) {
-                      return rank.phase != RankPhase::kForming && rank.phase != RankPhase::kRunning;
-                    });
+  // Also those that were told to stop: the first of them may have steps and the weights to tell of.
+  const bool done = AllRanks(job, [](const RankState& rank) {
+    return rank.phase != RankPhase::kForming && rank.phase != RankPhase::kRunning;
+  });
   if (done) transition.End(job, v1::JOB_STATE_SUCCEEDED, "");
 }
 

@@ -109,6 +109,22 @@ void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::Worke
       SendAbort{worker.id, worker.incarnation, seat, "the job went on without this worker"});
 }
 
+// A process that had been given up may hold much of jobs that went on, or ended, without it.
+void TellWhatIsOver(Transition& transition, const WorkerState& worker) {
+  for (auto& [id, job] : transition.state().jobs) {
+    if (IsTerminal(job.state)) {
+      // Of what ended earlier it was told.
+      if (transition.now() - job.ended_unix_ms > kLostWorkerListedMs) continue;
+      transition.Act(SendRetain{worker.id, worker.incarnation, id, job.epoch, /*ended=*/true});
+    } else if (job.state == v1::JOB_STATE_RUNNING && job.epoch.value() > 1) {
+      transition.Act(SendRetain{worker.id, worker.incarnation, id, job.epoch, /*ended=*/false});
+    } else if (IsUnderway(job.state)) {
+      // It is told with the others, when the job runs. Until then it counts as holding nothing.
+      job.answers.try_emplace(worker.id, Answer{worker.incarnation, {}});
+    }
+  }
+}
+
 }  // namespace
 
 void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
@@ -116,6 +132,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   const Incarnation incarnation(event.incarnation());
   WorkerState& worker = transition.state().workers[id];
   const bool known = !worker.id.value().empty();
+  const bool returns = known && worker.incarnation == incarnation;
   if (known && worker.incarnation == incarnation && worker.alive) return;
   // A process that was replaced never comes back (F24, F25).
   if (std::count(worker.retired.begin(), worker.retired.end(), incarnation) > 0) return;
@@ -142,6 +159,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.alive = true;
   worker.lost_unix_ms = 0;
   AdoptStaleRank(transition, worker, event);
+  if (returns) TellWhatIsOver(transition, worker);
   ForgetLostWorkers(transition);
 }
 

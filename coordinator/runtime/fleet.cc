@@ -314,10 +314,7 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
   RefuseNewcomer(id);
   if (request.has_inspection()) return events_.inspected(id, request.inspection());
   if (request.has_position()) return events_.located(id, request.position());
-  if (request.has_leaving()) {
-    return Drain(id, PrintableText(request.leaving().reason(), kMostReasonBytes));
-  }
-  if (!request.has_report() && !request.has_holdings()) return;
+  if (!request.has_report() && !request.has_holdings() && !request.has_leaving()) return;
   Session& session = sessions_.at(id);
   acknowledgements_due_.insert(id);
   // Sent again after a broken stream: it has had its effect.
@@ -326,6 +323,9 @@ void Fleet::Receive(const WorkerLink* link, const v1::SessionRequest& request) {
       CheckSequence(request.sequence(), session.acknowledged, std::exchange(session.fresh, false));
   if (!counted.ok()) return FailRank(id, std::string(counted.message()), /*lost_peer=*/-1);
   session.acknowledged = request.sequence();
+  if (request.has_leaving()) {
+    return Drain(id, PrintableText(request.leaving().reason(), kMostReasonBytes));
+  }
   if (request.has_holdings()) return TakeHoldings(id, session.incarnation, request.holdings());
   const absl::Status taken = intake_.Take(id, session.incarnation, request.report());
   if (!taken.ok()) FailRank(id, std::string(taken.message()), /*lost_peer=*/-1);

@@ -40,6 +40,14 @@ class ElasticTest : public ControllerTest {
     Report(links_.at(worker), ++sequences_[worker], report);
   }
 
+  // SIGTERM.
+  void Leave(const std::string& worker) {
+    v1::SessionRequest leaving;
+    leaving.set_sequence(++sequences_[worker]);
+    leaving.mutable_leaving()->set_reason("SIGTERM");
+    Tell(links_.at(worker), leaving);
+  }
+
   // Rank `rank` of `epoch` stops; its process holds `step` of both shards.
   void Release(const std::string& worker, int rank, int64_t step, int64_t epoch = 1) {
     v1::RankReport report = ReleasedReport(job_, rank, epoch);
@@ -231,9 +239,7 @@ TEST_F(ElasticTest, ARestartedCoordinatorSendsTheAssignmentsAgain) {  // F31
 
 TEST_F(ElasticTest, WhatABrokenStreamLostOfAPlanIsSaidAgain) {
   // A worker that leaves: its job moves.
-  v1::SessionRequest leaving;
-  leaving.mutable_leaving()->set_reason("SIGTERM");
-  Tell(links_.at("w1"), leaving);
+  Leave("w1");
   EXPECT_EQ(links_.at("w0")->Kinds().back(), "pause");
   EXPECT_EQ(Job(job_).reason, "worker w1 leaves: SIGTERM");
   Disconnect(links_.at("w0"));
@@ -250,10 +256,17 @@ TEST_F(ElasticTest, WhatABrokenStreamLostOfAPlanIsSaidAgain) {
   EXPECT_THAT(Connect(HelloWithRank("w0", 0, 2))->Kinds(), ElementsAre("welcome", "retain"));
 }
 
+TEST_F(ElasticTest, ToLeaveIsAReportAmongOthers) {
+  Leave("w0");
+  EXPECT_EQ(links_.at("w0")->sent.back().acknowledged(), sequences_["w0"]);
+  // What comes after it counts.
+  Say("w0", StepReportOf(job_, 0, 2, 3.9));
+  EXPECT_EQ(Job(job_).reason, "worker w0 leaves: SIGTERM");
+  EXPECT_THAT(Steps(), ElementsAre(1, 2));
+}
+
 TEST_F(ElasticTest, RanksThatDoNotPauseInTimeAreAborted) {
-  v1::SessionRequest leaving;
-  leaving.mutable_leaving();
-  Tell(links_.at("w1"), leaving);
+  Leave("w1");
   Live(absl::Seconds(29));
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("abort")));
   Live(absl::Seconds(2));

@@ -43,6 +43,31 @@ TEST(Workers, AReplacedProcessNeverComesBack) {  // F24, F25
   EXPECT_TRUE(scenario.worker("w0").alive);
 }
 
+TEST(Workers, AThawedWorkerLearnsWhatIsNotNeededAnyMore) {
+  Scenario scenario;
+  scenario.JoinWorkers(4);
+  const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
+  scenario.Do(Lost("w1", 1, "its lease lapsed", 17));
+  scenario.ReleaseAll(id, 17);
+  // The next world is not whole yet: nobody may drop anything.
+  scenario.Do(Joined("w1", 1));
+  EXPECT_THAT(scenario.ActionsOf<SendRetain>(), IsEmpty());
+  scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  EXPECT_THAT(scenario.ActionsOf<SendRetain>(), SizeIs(4));
+
+  scenario.Do(Lost("w1", 1, "its lease lapsed"));
+  scenario.Do(Joined("w1", 1));
+  ASSERT_THAT(scenario.ActionsOf<SendRetain>(), SizeIs(1));
+  EXPECT_EQ(scenario.ActionsOf<SendRetain>()[0].worker, WorkerId("w1"));
+  EXPECT_FALSE(scenario.ActionsOf<SendRetain>()[0].ended);
+
+  scenario.Do(Lost("w1", 1, "its lease lapsed"));
+  scenario.Do(CancelRequest(id));
+  scenario.Do(Joined("w1", 1));
+  ASSERT_THAT(scenario.ActionsOf<SendRetain>(), SizeIs(1));
+  EXPECT_TRUE(scenario.ActionsOf<SendRetain>()[0].ended);
+}
+
 TEST(Workers, AThawedWorkerIsIdleOnlyAfterItLeftItsOldRank) {  // F24
   Scenario scenario;
   const JobId id = RunThreeRanks(scenario);

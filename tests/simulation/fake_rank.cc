@@ -1,0 +1,388 @@
+#include "tests/simulation/fake_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plan/holdings.h"
+#include "tests/simulation/worker_process.h"
+
+namespace sherd::simulation {
+namespace {
+
+constexpr absl::Duration kFormationPatience = absl::Seconds(10);
+constexpr absl::Duration kRetry = absl::Milliseconds(50);
+
+// Exchanges are numbered in their order: that before the update of step s + 1, and one after step s
+// that nothing follows.
+int64_t UpdateExchange(int64_t step) { return 2 * step + 2; }
+int64_t SettlingExchange(int64_t step) { return 2 * step + 1; }
+
+}  // namespace
+
+FakeRank::FakeRank(Cluster& cluster, WorkerProcess& process, const v1::Assignment& assignment)
+    : cluster_(cluster), process_(process), assignment_(assignment) {}
+
+Cluster::World& FakeRank::world() {
+  return cluster_.worlds[{assignment_.job_id(), assignment_.epoch()}];
+}
+
+void FakeRank::After(absl::Duration delay, void (FakeRank::*next)()) {
+  process_.After(delay, [this, next] {
+    if (running_ && !wedged_) (this->*next)();
+  });
+}
+
+v1::RankReport FakeRank::Stamp() const {
+  v1::RankReport report;
+  report.set_job_id(assignment_.job_id());
+  report.set_epoch(assignment_.epoch());
+  report.set_rank(assignment_.rank());
+  return report;
+}
+
+void FakeRank::Start() {
+  cluster_.trace.Say(process_.name(), " begins as rank ", assignment_.rank(), " of epoch ",
+                     assignment_.epoch(), " of ", assignment_.job_id());
+  cluster_.referee.Began(assignment_.job_id(), assignment_.epoch(), assignment_.rank(),
+                         process_.incarnation());
+  world().ranks[assignment_.rank()] = this;
+  After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Join);
+}
+
+void FakeRank::Join() {
+  Cluster::World& all = world();
+  all.joined |= uint64_t{1} << assignment_.rank();
+  After(kFormationPatience, &FakeRank::GiveUpForming);
+  if (all.joined + 1 != uint64_t{1} << assignment_.world()) return;
+  for (const auto& [rank, other] : all.ranks) {
+    other->After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Form);
+  }
+}
+
+void FakeRank::GiveUpForming() {
+  if (!formed_) Fail(absl::DeadlineExceededError("the group did not form in time"));
+}
+
+void FakeRank::Form() {
+  formed_ = true;
+  // Whoever has ended meanwhile has closed its links.
+  for (int rank = 0; rank < assignment_.world(); ++rank) {
+    if (!world().ranks.contains(rank)) return PeerLost(rank);
+  }
+  segment_ = std::make_shared<Segment>();
+  segment_->key = {assignment_.job_id(), assignment_.epoch(), assignment_.world(),
+                   assignment_.rank()};
+  if (!process_.store().Keep(segment_)) {
+    return Fail(absl::FailedPreconditionError("this epoch has ended here"));
+  }
+  After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Restore);
+}
+
+bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
+  const v1::RestorePlan& plan = assignment_.restore();
+  const SegmentKey key{assignment_.job_id(), plan.epoch(), plan.world(), source.owner()};
+  std::shared_ptr<Segment> held = process_.store().Find(key);
+  // Its own memory may be of the same shard, and lack the step that a copy of it has.
+  if (held == nullptr || held->Find(plan.step()) < 0) {
+    const auto holder = cluster_.processes.find(source.address());
+    const bool answers = holder != cluster_.processes.end() && holder->second->alive();
+    if (answers) held = holder->second->store().Find(key);
+  }
+  const int slot = held == nullptr ? -1 : held->Find(plan.step());
+  if (slot < 0) return false;
+  reading_.push_back({held, slot});
+  lineage_ = held->slots[slot].lineage;
+  return true;
+}
+
+void FakeRank::Restore() {
+  const v1::RestorePlan& plan = assignment_.restore();
+  if (!plan.checkpoint().empty()) {
+    lineage_ = cluster_.referee.Saved(assignment_.job_id(), plan.checkpoint());
+  }
+  for (const v1::RestoreSource& source : plan.sources()) {
+    const auto holder = cluster_.processes.find(source.address());
+    const bool frozen = holder != cluster_.processes.end() && holder->second->frozen();
+    if (frozen && holder->second != &process_) return After(kRetry, &FakeRank::Restore);
+  }
+  reading_.clear();
+  for (const v1::RestoreSource& source : plan.sources()) {
+    if (!CopyFrom(source)) {
+      return Fail(absl::UnavailableError(absl::StrCat("a part of step ", plan.step(), " of epoch ",
+                                                      plan.epoch(), " cannot be had")));
+    }
+  }
+  if (plan.checkpoint().empty() && plan.step() > 0 && reading_.empty()) {
+    return Fail(absl::UnavailableError("the restore plan names nobody"));
+  }
+  After(cluster_.chance.Milliseconds(1, 10), &FakeRank::EndRestore);
+}
+
+void FakeRank::EndRestore() {
+  for (const auto& [segment, slot] : std::exchange(reading_, {})) {
+    const Segment::Slot& read = segment->slots[slot];
+    if (read.lineage == lineage_ && !read.torn) continue;
+    cluster_.referee.Accuse(absl::StrCat("rank ", assignment_.rank(), " of epoch ",
+                                         assignment_.epoch(), " of ", assignment_.job_id(),
+                                         " restored memory that was being written"));
+  }
+  segment_->slots[0].lineage = lineage_;
+  if (!lineage_.empty()) {
+    cluster_.referee.Stores(assignment_.job_id(), assignment_.epoch(), lineage_);
+    if (!segment_->Complete(0)) return Fail(absl::AbortedError("the epoch has ended"));
+  }
+  committed_ = static_cast<int64_t>(lineage_.size());
+  HandOver();
+}
+
+void FakeRank::HandOver() {
+  for (; handed_over_ < static_cast<size_t>(assignment_.holders_size()); ++handed_over_) {
+    const auto found = cluster_.processes.find(assignment_.holders(static_cast<int>(handed_over_)));
+    WorkerProcess* holder = found == cluster_.processes.end() ? nullptr : found->second;
+    if (holder != nullptr && holder->frozen()) return After(kRetry, &FakeRank::HandOver);
+    std::shared_ptr<Segment> held = segment_;
+    if (holder != nullptr && holder->host() != process_.host()) {
+      held = std::make_shared<Segment>(*segment_);
+      held->fenced = false;
+    }
+    if (holder == nullptr || !holder->alive() || !holder->store().Keep(held)) {
+      return Fail(absl::UnavailableError("a process does not hold this rank's shard"));
+    }
+    if (held != segment_) copies_.push_back({holder, held, true});
+  }
+  After(cluster_.chance.Milliseconds(0, 3), &FakeRank::BeReady);
+}
+
+void FakeRank::BeReady() {
+  cluster_.referee.IsReady(assignment_.job_id(), assignment_.epoch(), assignment_.rank(), lineage_);
+  // What is restored everywhere, or will be before anything is updated, is committed.
+  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
+  v1::RankReport report = Stamp();
+  report.mutable_ready()->set_copies(assignment_.holders_size());
+  process_.Report(std::move(report));
+  if (assignment_.save_and_stop()) {
+    return After(cluster_.chance.Milliseconds(1, 20), &FakeRank::Save);
+  }
+  if (leads()) {
+    for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
+  }
+  if (committed_ == assignment_.spec().train().steps()) {
+    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
+  }
+  Compute();
+}
+
+void FakeRank::Save() {
+  if (leads()) {
+    const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", committed_);
+    cluster_.referee.Saves(assignment_.job_id(), path, lineage_);
+    v1::RankReport report = Stamp();
+    report.mutable_checkpoint()->set_step(committed_);
+    report.mutable_checkpoint()->set_epoch(assignment_.epoch());
+    report.mutable_checkpoint()->set_path(path);
+    process_.Report(std::move(report));
+  }
+  pausing_ = finishing_ = true;
+  TrainerEnded ended;
+  ended.paused = true;
+  ended.step = committed_;
+  End(std::move(ended));
+}
+
+void FakeRank::Compute() { After(cluster_.chance.Milliseconds(1, 15), &FakeRank::Enter); }
+
+void FakeRank::Enter() {
+  const bool early = cluster_.options.planted == Planted::kEarlyExchange;
+  waits_for_store_ = !stored_ && !early;
+  if (waits_for_store_) return;
+  const auto step = static_cast<int64_t>(lineage_.size());
+  Cluster::World::Exchange& exchange =
+      world().exchanges[settles_ ? SettlingExchange(step) : UpdateExchange(step)];
+  exchange.entered |= uint64_t{1} << assignment_.rank();
+  exchange.pause |= pause_;
+  if (exchange.entered + 1 != uint64_t{1} << assignment_.world()) return;
+  // What was sent arrives also from a rank that has ended since.
+  for (const auto& [rank, other] : world().ranks) {
+    other->After(cluster_.chance.Milliseconds(0, 4), &FakeRank::ComeBack);
+  }
+}
+
+void FakeRank::ComeBack() {
+  Commit();
+  const auto step = static_cast<int64_t>(lineage_.size());
+  if (settles_) {
+    finishing_ = true;
+    return After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Finish);
+  }
+  const int64_t last = assignment_.spec().train().steps();
+  pausing_ = world().exchanges[UpdateExchange(step)].pause && step + 1 < last;
+  Update();
+}
+
+void FakeRank::Commit() {
+  if (!std::exchange(uncommitted_, false)) return;
+  committed_ = static_cast<int64_t>(lineage_.size());
+  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
+  if (leads()) SendStep(committed_);
+}
+
+void FakeRank::SendStep(int64_t step) {
+  v1::RankReport report = Stamp();
+  report.mutable_step()->set_step(step);
+  report.mutable_step()->set_epoch(assignment_.epoch());
+  report.mutable_step()->set_loss(1);
+  report.mutable_step()->set_step_ms(10);
+  process_.Report(std::move(report));
+}
+
+void FakeRank::Update() {
+  const int slot = NextSlot(newest_slot_);
+  if (!segment_->Invalidate(slot)) return Fail(absl::AbortedError("the epoch has ended"));
+  segment_->slots[slot].torn = true;
+  After(cluster_.chance.Milliseconds(0, 3), &FakeRank::EndUpdate);
+}
+
+void FakeRank::EndUpdate() {
+  newest_slot_ = NextSlot(newest_slot_);
+  lineage_.push_back(static_cast<char>(assignment_.epoch()));
+  cluster_.referee.Stores(assignment_.job_id(), assignment_.epoch(), lineage_);
+  segment_->slots[newest_slot_].lineage = lineage_;
+  segment_->slots[newest_slot_].torn = false;
+  uncommitted_ = true;
+  stored_ = false;
+  for (Copy& copy : copies_) copy.stored = false;
+  After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Stored);
+  for (size_t copy = 0; copy < copies_.size(); ++copy) StoreRemote(copy);
+  const auto last = assignment_.spec().train().steps();
+  settles_ = pausing_ || static_cast<int64_t>(lineage_.size()) == last;
+  if (settles_) return After(absl::ZeroDuration(), &FakeRank::Enter);
+  Compute();
+}
+
+void FakeRank::StoreRemote(size_t copy) {
+  cluster_.queue.After(cluster_.Delay(), [this, copy, lineage = lineage_, slot = newest_slot_] {
+    WorkerProcess& holder = *copies_[copy].holder;
+    holder.Run([this, copy, lineage, slot, &holder] {
+      Segment& segment = *copies_[copy].segment;
+      if (!segment.Invalidate(slot)) return;
+      segment.slots[slot].lineage = lineage;
+      segment.slots[slot].torn = true;
+      holder.After(cluster_.chance.Milliseconds(0, 3), [this, copy, slot] {
+        Segment& written = *copies_[copy].segment;
+        written.slots[slot].torn = false;
+        if (!written.Complete(slot)) return;
+        process_.After(cluster_.Delay(), [this, copy] {
+          copies_[copy].stored = true;
+          if (running_ && !wedged_) Stored();
+        });
+      });
+    });
+  });
+}
+
+void FakeRank::Stored() {
+  Segment::Slot& slot = segment_->slots[newest_slot_];
+  if (!slot.whole) {
+    if (!segment_->Complete(newest_slot_)) return Fail(absl::AbortedError("the epoch has ended"));
+  }
+  stored_ = std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) { return copy.stored; });
+  if (stored_ && std::exchange(waits_for_store_, false)) Enter();
+}
+
+void FakeRank::Finish() {
+  finishing_ = true;
+  TrainerEnded ended;
+  ended.paused = pausing_;
+  ended.step = committed_;
+  if (!pausing_ && leads()) ended.weights_path = "weights";
+  End(std::move(ended));
+}
+
+void FakeRank::Abort() {
+  aborted_ = true;
+  if (deaf_) return;
+  wedged_ = false;
+  process_.After(cluster_.chance.Milliseconds(0, 20), [this] {
+    if (running_) Fail(absl::AbortedError("aborted"));
+  });
+}
+
+void FakeRank::Wedge(bool for_ever) {
+  // Behind the last step nobody watches: to write weights may take any time.
+  if (settles_ || finishing_) return;
+  cluster_.trace.Say("rank ", assignment_.rank(), " on ", process_.name(), " hangs",
+                     for_ever ? ", whatever it is told" : "");
+  wedged_ = true;
+  deaf_ = for_ever;
+}
+
+void FakeRank::LoseLink() {
+  if (!formed_ || world().ranks.size() < 2 || !running_) return;
+  const auto& ranks = world().ranks;
+  auto peer = ranks.upper_bound(assignment_.rank());
+  if (peer == ranks.end()) peer = ranks.begin();
+  FakeRank* const other = peer->second;
+  cluster_.trace.Say(process_.name(), " and ", other->process_.name(), " lose their link");
+  other->process_.After(cluster_.Delay(),
+                        [other, rank = assignment_.rank()] { other->PeerLost(rank); });
+  process_.Run([this, rank = peer->first] { PeerLost(rank); });
+}
+
+v1::RankPosition FakeRank::Position() const {
+  v1::RankPosition position;
+  position.set_job_id(assignment_.job_id());
+  position.set_epoch(assignment_.epoch());
+  position.set_rank(assignment_.rank());
+  position.set_step(static_cast<int64_t>(lineage_.size()));
+  position.set_operation(wedged_ ? "forward" : "exchange");
+  position.set_waiting(!wedged_);
+  return position;
+}
+
+void FakeRank::PeerLost(int rank) {
+  if (!running_ || wedged_ || finishing_) return;
+  Fail(absl::UnavailableError(absl::StrCat("the link to rank ", rank, " is closed")), rank);
+}
+
+void FakeRank::CloseLinks() {
+  running_ = false;
+  cluster_.referee.Ended(assignment_.job_id(), assignment_.epoch(), assignment_.rank(),
+                         process_.incarnation());
+  Cluster::World& all = world();
+  all.ranks.erase(assignment_.rank());
+  if (finishing_) return;
+  for (const auto& [rank, other] : all.ranks) {
+    if (!other->formed_) continue;
+    other->process_.After(cluster_.Delay(), [other = other, lost = assignment_.rank()] {
+      other->PeerLost(lost);
+    });
+  }
+}
+
+void FakeRank::Vanish() {
+  if (!running_) return;
+  finishing_ = false;
+  CloseLinks();
+}
+
+void FakeRank::Fail(absl::Status status, int lost_peer) {
+  finishing_ = false;
+  TrainerEnded ended;
+  ended.status = std::move(status);
+  ended.step = committed_;
+  ended.lost_peer = lost_peer;
+  End(std::move(ended));
+}
+
+void FakeRank::End(TrainerEnded ended) {
+  if (!running_) return;
+  cluster_.trace.Say("rank ", assignment_.rank(), " of epoch ", assignment_.epoch(), " on ",
+                     process_.name(), " ends after step ", committed_, ": ",
+                     ended.status.ok() ? (ended.paused ? "paused" : "finished")
+                                       : std::string(ended.status.message()));
+  CloseLinks();
+  process_.RankEnded(std::move(ended));
+}
+
+}  // namespace sherd::simulation
