@@ -102,6 +102,8 @@ class RankJob {
   absl::Status GoOnAfter(int64_t step);
   // Has the job's directory ready for checkpoints.
   absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
+  // Of an error: leaves nothing under way.
+  absl::Status EndWith(absl::Status status);
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
