@@ -47,6 +47,8 @@ v1::JobSpec MakeJob(absl::string_view strategy, v1::DataType type, int64_t micro
   spec.mutable_parallel()->set_bucket_mb(0);
   SetStrategy(strategy, spec);
   spec.mutable_precision()->set_compute(type);
+  // State that outlives its process is of tests of their own.
+  spec.mutable_elastic()->set_replicas(0);
   spec = NormalizeJobSpec(std::move(spec));
   SHERD_CHECK(ValidateJobSpec(spec).fields_size() == 0);
   return spec;

@@ -28,7 +28,7 @@ struct JobShape {
 };
 
 // A valid, normalised job: `strategy` as in kStrategies, `micro_batches` micro-batches a step,
-// units reduced one by one.
+// units reduced one by one, no copies of state (elastic.replicas).
 v1::JobSpec MakeJob(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
                     const JobShape& shape = {}, const std::string& text_path = "text");
 

@@ -20,9 +20,9 @@ absl::Status CheckFinite(absl::Span<const TensorRange> ranges) {
   for (const TensorRange& range : ranges) {
     const float* const end = range.data + (range.end - range.begin);
     if (std::all_of(range.data, end, [](float value) { return std::isfinite(value); })) continue;
-    return absl::DataLossError(absl::StrCat(
-        "the last update made values of ", range.name,
-        " infinite or no number: nothing is saved; lower train.optimizer.lr"));
+    return absl::DataLossError(
+        absl::StrCat("the last update made values of ", range.name,
+                     " infinite or no number: nothing is saved; lower train.optimizer.lr"));
   }
   return absl::OkStatus();
 }
@@ -42,8 +42,7 @@ std::string Reason(absl::StatusCode why) {
 
 // The rank's log has the words.
 absl::Status OfRank(int rank, absl::StatusCode why) {
-  return absl::Status(why,
-                      absl::StrCat("rank ", rank, " could not write its part: ", Reason(why)));
+  return absl::Status(why, absl::StrCat("rank ", rank, " could not write its part: ", Reason(why)));
 }
 
 }  // namespace
@@ -274,8 +273,8 @@ void Checkpointing::Work() {
 void Checkpointing::Write() {
   absl::Status status = CheckFinite(ranges_);
   if (status.ok()) {
-    status = WriteSave(files_, place_.root, *saving_, assignment_.rank(), assignment_.world(),
-                       ranges_);
+    status =
+        WriteSave(files_, place_.root, *saving_, assignment_.rank(), assignment_.world(), ranges_);
   }
   absl::MutexLock lock(&mutex_);
   part_ = status;

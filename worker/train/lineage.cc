@@ -38,8 +38,7 @@ absl::Status RememberLineage(FileSystem& files, const std::string& root, absl::s
 
 std::string RecallLineage(FileSystem& files, const std::string& root, absl::string_view job_id,
                           int64_t epoch) {
-  const absl::StatusOr<std::string> remembered =
-      ReadWhole(FileOf(root, job_id), kMaxLineageBytes);
+  const absl::StatusOr<std::string> remembered = ReadWhole(FileOf(root, job_id), kMaxLineageBytes);
   if (remembered.ok() && !remembered->empty()) return *remembered;
   const absl::StatusOr<std::vector<std::string>> saved = StepDirectories(files, root);
   if (!saved.ok()) return "";

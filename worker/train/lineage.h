@@ -20,11 +20,12 @@ std::string NewLineage(absl::string_view job_id);
 
 absl::Status RememberLineage(FileSystem& files, const std::string& root, absl::string_view job_id,
                              absl::string_view lineage);
-// "" when it cannot be told. Without the file it is that of what the job saved last, before `epoch`.
+// "" when it cannot be told. Without the file it is that of what the job saved last, before
+// `epoch`.
 std::string RecallLineage(FileSystem& files, const std::string& root, absl::string_view job_id,
                           int64_t epoch);
-// Of a rank 0 that begins an epoch, perhaps after a checkpoint. What goes on from memory or from the
-// newest checkpoint of a lineage belongs to it.
+// Of a rank 0 that begins an epoch, perhaps after a checkpoint. What goes on from memory or from
+// the newest checkpoint of a lineage belongs to it.
 std::string ChooseLineage(FileSystem& files, const std::string& root,
                           const v1::Assignment& assignment,
                           const std::optional<RestoredCheckpoint>& restored);

@@ -11,13 +11,10 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
 #include "plan/schedule.h"
-#include "worker/checkpoint/save.h"
-#include "worker/data/roots.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
-#include "worker/train/restore.h"
 #include "worker/train/write_weights.h"
 
 namespace sherd {
@@ -147,93 +144,21 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
   metrics_.RecordMemory(meter_);
 }
 
-absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_address,
-                              const FormationAbort& abort) {
-  if (!RestoresVersion(assignment_)) return RestoreFromFiles();
-  const int64_t step = assignment_.restore().step();
-  SHERD_RETURN_IF_ERROR(
-      RestoreVersion(assignment_, plan_, store, own_address, abort, memory_, *segment_));
-  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
-    skipped_windows_ = last.skipped_windows();
-    loss_ = last.loss();
-  }
-  SHERD_RETURN_IF_ERROR(GoOnAfter(step));
-  return PrepareSaving(std::nullopt);
-}
-
-absl::Status RankJob::RestoreFromFiles() {
-  const std::string& resume = spec_.checkpoint().resume();
-  const bool resumes = assignment_.has_restore() || (!resume.empty() && resume != "none");
-  std::optional<RestoredCheckpoint> restored;
-  if (resumes) {
-    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};
-    SHERD_ASSIGN_OR_RETURN(source.root, Directory());
-    SHERD_ASSIGN_OR_RETURN(
-        restored, RestoreCheckpoint(assignment_, plan_, source, memory_, mesh_, observer_));
-    if (!restored && leads()) {
-      observer_.OnLog(absl::StrCat("there is no checkpoint in ", source.root,
-                                   " to go on from: training starts from the beginning"));
-    }
-  }
-  if (restored) {
-    skipped_windows_ = restored->info.training->skipped_windows;
-    loss_ = restored->info.training->loss;
-    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
-  }
-  return PrepareSaving(restored);
-}
-
-absl::Status RankJob::GoOnAfter(int64_t step) {
-  for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
-    StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
-  }
-  executor_.GatherWholeParameters();
-  SHERD_RETURN_IF_ERROR(executor_.Settle());
-  SHERD_RETURN_IF_ERROR(commits_.Restored(step));
-  step_ = step;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> RankJob::Directory() const {
-  return ResolveOutputDirectory(output_.root, spec_.checkpoint().dir());
-}
-
-absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& restored) {
-  if (!saves()) return absl::OkStatus();
-  CheckpointPlace place;
-  place.corpus_tokens = data_.corpus_tokens();
-  SHERD_ASSIGN_OR_RETURN(place.root, Directory());
-  if (leads()) {
-    // No rank saves anything before this one has come to its first exchange.
-    absl::Status ready;
-    if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
-    place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
-    ready.Update(
-        RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
-    if (!ready.ok()) {
-      Warn("checkpoint", -1,
-           absl::StrCat("checkpoint.dir is not ready for checkpoints: ", ready.message()));
-    }
-  }
-  checkpointing_.SetPlace(std::move(place));
-  return absl::OkStatus();
-}
-
 absl::Status RankJob::SaveAndStop() {
   paused_ = true;
-  absl::Status status = checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_);
-  if (!status.ok()) mesh_.Abort(status.message());
-  return status;
+  return EndWith(checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_));
 }
 
-absl::Status RankJob::Run() {
-  absl::Status status = RunSteps();
+absl::Status RankJob::Run() { return EndWith(RunSteps()); }
+
+absl::Status RankJob::EndWith(absl::Status status) {
   if (status.ok()) return status;
-  checkpointing_.End();
+  checkpointing_.Cancel();
   // Operations that are under way write into this job's memory, and peers must not wait for a rank
   // that leaves.
   mesh_.Abort(status.message());
   executor_.AwaitQuiet();
+  checkpointing_.End();
   return status;
 }
 
@@ -393,8 +318,8 @@ int64_t RankJob::ProcessGrowth() const {
 
 absl::StatusOr<std::string> RankJob::WriteWeights() {
   SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
-  SHERD_RETURN_IF_ERROR(sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_,
-                                            memory_, mesh_));
+  SHERD_RETURN_IF_ERROR(
+      sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
   if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
   return root;
 }

@@ -63,8 +63,8 @@ class RankJob {
   // `mesh` has arenas as plan/ledger.h says; `segment` is where versions are kept, null if none
   // are; the references outlive the job.
   RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads, RankMesh& mesh,
-          HoldingSegment* segment, JobData data, JobOutput output,
-          prometheus::Registry& metrics, TrainObserver& observer);
+          HoldingSegment* segment, JobData data, JobOutput output, prometheus::Registry& metrics,
+          TrainObserver& observer);
 
   // Goes on after what the assignment's restore plan names, or from the checkpoint that
   // checkpoint.resume does. Every rank must call it. Errors of RestoreVersion, RestoreCheckpoint
@@ -102,6 +102,8 @@ class RankJob {
   absl::Status GoOnAfter(int64_t step);
   // Has the job's directory ready for checkpoints.
   absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
+  // Of an error: leaves nothing under way.
+  absl::Status EndWith(absl::Status status);
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();

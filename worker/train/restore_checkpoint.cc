@@ -36,8 +36,7 @@ class Chooser {
                                               " and all before it are damaged"));
     }
     const CheckpointInfo& info = search.found->manifest.info;
-    const absl::Status resumable =
-        CheckResumable(info, assignment_.spec(), source_.corpus_tokens);
+    const absl::Status resumable = CheckResumable(info, assignment_.spec(), source_.corpus_tokens);
     if (!resumable.ok()) {
       return absl::Status(resumable.code(), absl::StrCat(search.found->path, " cannot be gone on ",
                                                          "from: ", resumable.message()));
@@ -52,8 +51,8 @@ class Chooser {
     v1::Warning warning;
     warning.set_kind("checkpoint");
     warning.set_rank(-1);
-    warning.set_text(absl::StrCat("the checkpoint ", path, " is damaged and passed over: ",
-                                  std::string(why.message())));
+    warning.set_text(absl::StrCat("the checkpoint ", path,
+                                  " is damaged and passed over: ", std::string(why.message())));
     observer_.OnWarning(warning);
   }
 
@@ -95,13 +94,13 @@ class Chooser {
       }
       Skip(planned.checkpoint(), manifest.status());
     }
-    const std::string lineage = RecallLineage(source_.files, source_.root, assignment_.job_id(),
-                                              assignment_.epoch());
+    const std::string lineage =
+        RecallLineage(source_.files, source_.root, assignment_.job_id(), assignment_.epoch());
     if (lineage.empty()) return search;
     std::vector<std::string> passed_over = excluded_;
     while (true) {
-      SHERD_ASSIGN_OR_RETURN(
-          search, FindNewestSound(source_.files, source_.root, lineage, passed_over));
+      SHERD_ASSIGN_OR_RETURN(search,
+                             FindNewestSound(source_.files, source_.root, lineage, passed_over));
       if (!search.found || search.found->manifest.info.step <= planned.step()) return search;
       passed_over.push_back(search.found->path);
     }
@@ -153,8 +152,8 @@ absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     if (!leads) return restored;
     observer.OnLog(absl::StrCat("goes on after step ", restored.info.step, " from ", chosen.path));
     if (!chooser.changed().empty()) {
-      observer.OnLog(absl::StrCat("other than when that was saved: ",
-                                  absl::StrJoin(chooser.changed(), "; ")));
+      observer.OnLog(
+          absl::StrCat("other than when that was saved: ", absl::StrJoin(chooser.changed(), "; ")));
     }
     return restored;
   }

@@ -26,9 +26,7 @@ class FaultyFileSystem final : public FileSystem {
     released_ = true;
   }
   // Returns when somebody has come to such a path.
-  void AwaitSomebody() {
-    absl::MutexLock lock(&mutex_, absl::Condition(&reached_));
-  }
+  void AwaitSomebody() { absl::MutexLock lock(&mutex_, absl::Condition(&reached_)); }
 
   absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) override {
     if (absl::StrContains(path, part_)) {

@@ -35,6 +35,7 @@ v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1
   train.set_seed(11);
   train.mutable_optimizer()->set_lr(3e-3);
   train.mutable_schedule()->set_warmup(std::min<int64_t>(5, steps));
+  spec.mutable_elastic()->set_replicas(1);
   spec.mutable_checkpoint()->set_dir(
       (std::filesystem::path(text_path).parent_path() / "weights").string());
   SHERD_CHECK(ValidateJobSpec(spec).fields_size() == 0);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/find.h"
 
 namespace sherd::testing {
 namespace {
@@ -16,10 +17,11 @@ void ExpectExact(const v1::WireLine& line, const std::string& what) {
 
 std::map<std::string, std::vector<float>> ReadWeights(const std::string& directory) {
   std::map<std::string, std::vector<float>> weights;
-  const absl::StatusOr<Manifest> manifest = ReadManifest(directory);
+  const std::string path = WeightsDirectory(*MakePosixFileSystem(), directory);
+  const absl::StatusOr<Manifest> manifest = ReadManifest(path);
   EXPECT_TRUE(manifest.ok()) << manifest.status();
   if (!manifest.ok()) return weights;
-  const absl::Status loaded = LoadTensors(directory, *manifest, [&](const StoredTensor& tensor) {
+  const absl::Status loaded = LoadTensors(path, *manifest, [&](const StoredTensor& tensor) {
     std::vector<float>& values = weights[tensor.name];
     values.resize(static_cast<size_t>(tensor.elements));
     return values.data();

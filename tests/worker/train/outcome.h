@@ -8,7 +8,8 @@
 
 namespace sherd::testing {
 
-// The weights of a checkpoint by tensor name; fails the test when they cannot be read.
+// The weights that a user means by the directory, by tensor name; fails the test when they cannot
+// be read.
 std::map<std::string, std::vector<float>> ReadWeights(const std::string& directory);
 
 // Every rank ended well, and told of memory and wire what was predicted, to the byte.

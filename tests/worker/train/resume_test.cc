@@ -92,9 +92,8 @@ TEST_F(Resuming, AnyLayoutGoesOnAsIfNothingHadHappened) {
     const auto whole =
         Run(Job(each.saved.strategy, kSteps, kSaved, "none", each.saved.tensor), each.saved.world);
     const auto weights = ReadWeights(FinalDirectory(root_));
-    const auto rest = Run(
-        Job(each.resumed.strategy, kSteps, 0, Saved(kSaved), each.resumed.tensor),
-        each.resumed.world);
+    const auto rest = Run(Job(each.resumed.strategy, kSteps, 0, Saved(kSaved), each.resumed.tensor),
+                          each.resumed.world);
     ExpectSameSteps(rest[0].steps, whole[0].steps, kSaved, each.same_bits ? 0 : 1e-5);
     if (each.same_bits) {
       EXPECT_EQ(ReadWeights(FinalDirectory(root_)), weights);

@@ -35,10 +35,11 @@ TEST_F(Saving, EveryStrategyLeavesSoundCheckpointsAndItsLedgerSaysWhatTheyNeed) 
     const char* strategy;
     int64_t tensor;
   };
-  for (const Case& each : {Case{"ddp", 1}, {"zero1", 1}, {"zero2", 1}, {"zero3", 1},
-                           {"hybrid 2", 1}, {"zero3", 2}}) {
+  for (const Case& each :
+       {Case{"ddp", 1}, {"zero1", 1}, {"zero2", 1}, {"zero3", 1}, {"hybrid 2", 1}, {"zero3", 2}}) {
     SCOPED_TRACE(absl::StrCat(each.strategy, " × tensor ", each.tensor));
     for (const int64_t replicas : {0, 1}) {
+      std::filesystem::remove_all(root_);
       v1::JobSpec spec = Job(each.strategy, 10, 3, "none", each.tensor);
       spec.mutable_elastic()->set_replicas(replicas);
       const std::vector<RankRecord> records = Run(spec, 4);

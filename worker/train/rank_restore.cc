@@ -1,0 +1,89 @@
+// What a rank's training goes on from.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/checkpoint/save.h"
+#include "worker/data/roots.h"
+#include "worker/train/lineage.h"
+#include "worker/train/rank_job.h"
+#include "worker/train/rank_state.h"
+#include "worker/train/restore.h"
+#include "worker/train/restore_checkpoint.h"
+
+namespace sherd {
+
+absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_address,
+                              const FormationAbort& abort) {
+  if (!RestoresVersion(assignment_)) return RestoreFromFiles();
+  const int64_t step = assignment_.restore().step();
+  SHERD_RETURN_IF_ERROR(
+      RestoreVersion(assignment_, plan_, store, own_address, abort, memory_, *segment_));
+  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
+    skipped_windows_ = last.skipped_windows();
+    loss_ = last.loss();
+  }
+  SHERD_RETURN_IF_ERROR(GoOnAfter(step));
+  return PrepareSaving(std::nullopt);
+}
+
+absl::Status RankJob::RestoreFromFiles() {
+  const std::string& resume = spec_.checkpoint().resume();
+  const bool resumes = assignment_.has_restore() || (!resume.empty() && resume != "none");
+  std::optional<RestoredCheckpoint> restored;
+  if (resumes) {
+    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};
+    SHERD_ASSIGN_OR_RETURN(source.root, Directory());
+    SHERD_ASSIGN_OR_RETURN(
+        restored, RestoreCheckpoint(assignment_, plan_, source, memory_, mesh_, observer_));
+    if (!restored && leads()) {
+      observer_.OnLog(absl::StrCat("there is no checkpoint in ", source.root,
+                                   " to go on from: training starts from the beginning"));
+    }
+  }
+  if (restored) {
+    skipped_windows_ = restored->info.training->skipped_windows;
+    loss_ = restored->info.training->loss;
+    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
+  }
+  return PrepareSaving(restored);
+}
+
+absl::Status RankJob::GoOnAfter(int64_t step) {
+  for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
+    StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
+  }
+  executor_.GatherWholeParameters();
+  SHERD_RETURN_IF_ERROR(executor_.Settle());
+  SHERD_RETURN_IF_ERROR(commits_.Restored(step));
+  step_ = step;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RankJob::Directory() const {
+  return ResolveOutputDirectory(output_.root, spec_.checkpoint().dir());
+}
+
+absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& restored) {
+  if (!saves()) return absl::OkStatus();
+  CheckpointPlace place;
+  place.corpus_tokens = data_.corpus_tokens();
+  SHERD_ASSIGN_OR_RETURN(place.root, Directory());
+  if (leads()) {
+    // No rank saves anything before this one has come to its first exchange.
+    absl::Status ready;
+    if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
+    place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
+    ready.Update(RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
+    if (!ready.ok()) {
+      Warn("checkpoint", -1,
+           absl::StrCat("checkpoint.dir is not ready for checkpoints: ", ready.message()));
+    }
+  }
+  checkpointing_.SetPlace(std::move(place));
+  return absl::OkStatus();
+}
+
+}  // namespace sherd
