@@ -191,6 +191,11 @@ absl::Status RankJob::RunSteps() {
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
     if (step_ == first + 1) ReturnFreeHeap();
     if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before));
+    if (checkpointing_.IsDueAfter(step_)) {
+      // Nothing is trained beside the last one, which need not be left out.
+      if (last) SHERD_RETURN_IF_ERROR(checkpointing_.Finish(mesh_));
+      checkpointing_.Begin({step_, loss_, skipped_windows_});
+    }
     const bool evaluates = EvaluatesAfter(step_);
     if (evaluates || pause) SHERD_RETURN_IF_ERROR(CommitNow());
     if (evaluates) SHERD_RETURN_IF_ERROR(Evaluate());
@@ -237,9 +242,6 @@ absl::StatusOr<bool> RankJob::RunStep() {
   commits_.Store(report);
   loss_ = figures.loss;
   checkpointing_.Hear(figures.saves);
-  if (checkpointing_.IsDueAfter(step)) {
-    checkpointing_.Begin({step, figures.loss, skipped_windows_});
-  }
   if (leads()) Watch(figures);
   return figures.pause;
 }

@@ -1,5 +1,7 @@
 #include "worker/train/write_weights.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -70,11 +72,15 @@ absl::Status WriteWeights(FileSystem& files, const v1::Assignment& assignment, c
   const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);
   const std::string directory = FinalDirectory(root);
+  const bool makes_root = absl::IsNotFound(files.List(root).status());
   absl::Status prepared = CheckFinite(plan, ops, memory);
   if (prepared.ok() && leads) prepared = PrepareStaging(files, directory, info);
   // Whatever goes wrong from here on, also a peer's death, nothing half-written stays.
   absl::Cleanup discard = [&] {
-    if (leads) DiscardStaging(files, directory, info);
+    if (!leads) return;
+    DiscardStaging(files, directory, info);
+    std::error_code not_empty;
+    if (makes_root) std::filesystem::remove(root, not_empty);
   };
   SHERD_RETURN_IF_ERROR(Vote(mesh, prepared));
 

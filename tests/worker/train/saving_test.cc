@@ -76,7 +76,7 @@ TEST_F(Saving, KeepsTheNewestOfAHistory) {
 // Training does not wait for a save, nor is a second one begun beside it.
 TEST_F(Saving, LeavesOutWhatIsDueWhileASaveIsUnderWay) {
   FaultyFileSystem files("step-00000003", absl::OkStatus());
-  LocalWorld job(Job("zero3", 10, 3), 2, {.files = &files});
+  LocalWorld job(Job("zero3", 12, 3), 2, {.files = &files});
   job.Start();
   job.WaitForStep(0, 7);
   files.Release();
@@ -86,6 +86,8 @@ TEST_F(Saving, LeavesOutWhatIsDueWhileASaveIsUnderWay) {
   const std::vector<int64_t> steps = Steps();
   EXPECT_THAT(steps, Contains(3));
   EXPECT_THAT(steps, ::testing::Not(Contains(6)));
+  // The last is never left out.
+  EXPECT_THAT(steps, Contains(12));
 }
 
 // F45: also when only one rank's part is missing.
