@@ -167,9 +167,8 @@ void FakeRank::BeReady() {
   if (leads()) {
     for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
   }
-  if (committed_ == assignment_.spec().train().steps()) {
-    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
-  }
+  // Weights are written by all together.
+  settles_ = committed_ == assignment_.spec().train().steps();
   Compute();
 }
 
