@@ -13,10 +13,11 @@ namespace {
 constexpr absl::Duration kFormationPatience = absl::Seconds(10);
 constexpr absl::Duration kRetry = absl::Milliseconds(50);
 
-// Exchanges are numbered in their order: that before the update of step s + 1, and one after step s
-// that nothing follows.
-int64_t UpdateExchange(int64_t step) { return 2 * step + 2; }
-int64_t SettlingExchange(int64_t step) { return 2 * step + 1; }
+// Exchanges by number, in their order: those after step s that no update follows, once the step is
+// stored and once the weights are written; and that before the update of step s + 1.
+int64_t SettlingExchange(int64_t step) { return 3 * step; }
+int64_t WritingExchange(int64_t step) { return 3 * step + 1; }
+int64_t UpdateExchange(int64_t step) { return 3 * step + 2; }
 
 }  // namespace
 
@@ -197,7 +198,9 @@ void FakeRank::Enter() {
   if (waits_for_store_) return;
   const auto step = static_cast<int64_t>(lineage_.size());
   Cluster::World::Exchange& exchange =
-      world().exchanges[settles_ ? SettlingExchange(step) : UpdateExchange(step)];
+      world().exchanges[writes_    ? WritingExchange(step)
+                        : settles_ ? SettlingExchange(step)
+                                   : UpdateExchange(step)];
   exchange.entered |= uint64_t{1} << assignment_.rank();
   exchange.pause |= pause_;
   if (exchange.entered + 1 != uint64_t{1} << assignment_.world()) return;
@@ -210,10 +213,12 @@ void FakeRank::Enter() {
 void FakeRank::ComeBack() {
   Commit();
   const auto step = static_cast<int64_t>(lineage_.size());
-  if (settles_) {
+  if (writes_ || (settles_ && pausing_)) {
     finishing_ = true;
-    return After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Finish);
+    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
   }
+  writes_ = settles_;
+  if (writes_) return After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Enter);
   const int64_t last = assignment_.spec().train().steps();
   pausing_ = world().exchanges[UpdateExchange(step)].pause && step + 1 < last;
   Update();

@@ -87,7 +87,9 @@ class FakeRank {
   bool stored_ = true;
   bool uncommitted_ = false;
   bool waits_for_store_ = false;
-  bool settles_ = false;  // the exchange that it is in updates nothing
+  // No update follows the exchange that it is in; the weights are being written.
+  bool settles_ = false;
+  bool writes_ = false;
   bool pausing_ = false;
   int64_t committed_ = 0;
 };
