@@ -20,7 +20,7 @@ enum class Pool : uint8_t {
   kComm,
   kStaging,
   kScratch,  // what kernels work in, of all threads
-  kReplicas  // stored versions of the rank's shard beside the one that is updated
+  kReplicas  // copies of the rank's state beside the one that is updated: stored, or being saved
 };
 inline constexpr int kPools = 11;
 // "params", "grads", "optimizer", "padding", "accumulators", "gathered", "activations", "comm",

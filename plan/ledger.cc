@@ -132,6 +132,7 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.param_bytes = ElementBytes(spec.precision().compute());
   plan.grad_bytes = ElementBytes(spec.precision().grad());
   plan.keeps_versions = spec.elastic().replicas() > 0;
+  plan.saves = spec.checkpoint().every() > 0;
   plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy,
                             OptionsOf(plan, spec, /*trains=*/true));
   return plan;
@@ -190,6 +191,22 @@ int64_t VersionBytes(const RankPlan& plan) {
   return elements * kVersionElementBytes;
 }
 
+std::vector<ElementRange> RankPlan::Counted(int unit) const {
+  // Copies of shards are not counted again.
+  if (data_rank >= layout.degree) return {};
+  return FirstHeld(inventory.units[static_cast<size_t>(unit)],
+                   layout.units[static_cast<size_t>(unit)].Filled(ShardIndex()),
+                   part().place.index);
+}
+
+int64_t SnapshotBytes(const RankPlan& plan) {
+  int64_t elements = 0;
+  for (size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
+    elements += ElementsIn(plan.Counted(static_cast<int>(unit)));
+  }
+  return elements * kVersionElementBytes;
+}
+
 int64_t HoldingBytes(const RankPlan& plan) {
   constexpr int64_t kPage = 4096;
   const int64_t slot = (VersionBytes(plan) + kPage - 1) / kPage * kPage;
@@ -239,6 +256,20 @@ int64_t CommBytes(Medium medium, int64_t members) {
   return medium == Medium::kTcp ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
 }
 
+namespace {
+
+// Copies of the rank's state beside the one that is updated.
+int64_t CopiesBytes(const RankPlan& plan) {
+  const int64_t snapshot = plan.saves ? SnapshotBytes(plan) : 0;
+  if (!plan.keeps_versions) return snapshot;
+  // What is updated is one of the versions.
+  const int64_t updated =
+      VersionBytes(plan) / kVersionElementBytes * OptimizerElementBytes(plan.param_bytes);
+  return snapshot + HoldingBytes(plan) - updated;
+}
+
+}  // namespace
+
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,
                              const GroupMedia& media) {
   const StrategyRow& row = plan.strategy;
@@ -261,12 +292,7 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict_state("grads", row.grads, plan.grad_bytes);
   predict_state("optimizer", row.optimizer, OptimizerElementBytes(plan.param_bytes));
   predict("padding", padding);
-  if (plan.keeps_versions) {
-    // What is updated is one of the versions.
-    const int64_t updated =
-        VersionBytes(plan) / kVersionElementBytes * OptimizerElementBytes(plan.param_bytes);
-    predict("replicas", HoldingBytes(plan) - updated);
-  }
+  if (plan.keeps_versions || plan.saves) predict("replicas", CopiesBytes(plan));
 
   const bool scattered = plan.ScattersEachMicroBatch();
   const MicroBatches& split = plan.micro_batches;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "plan/activations.h"
 #include "plan/groups.h"
@@ -32,6 +33,8 @@ struct RankPlan {
   int64_t grad_bytes = 2;
   // Every step leaves a version of the rank's shard that outlives it (elastic.replicas).
   bool keeps_versions = false;
+  // Training state is saved now and then (checkpoint.every).
+  bool saves = false;
 
   // Gradients of a micro-batch lie in buffers that units share until they are scattered.
   bool ScattersEachMicroBatch() const {
@@ -44,6 +47,8 @@ struct RankPlan {
   ElementRange Owned(int unit) const {
     return OwnedOf(layout.units[static_cast<size_t>(unit)], layout.degree, strategy, data_rank);
   }
+  // Of that what it answers for where several ranks hold it: what it counts in norms, and saves.
+  std::vector<ElementRange> Counted(int unit) const;
   const ModelPart& part() const { return inventory.part; }
 };
 
@@ -82,9 +87,13 @@ bool SumsOverKvCopies(const RankPlan& plan);
 // One version of the rank's shard: master copies and moments of all that it owns, padding included;
 // and the memory that two of them are kept in, in whole pages behind a head.
 inline constexpr int64_t kVersionElementBytes = 12;
-inline constexpr int64_t kHoldingHeadBytes = 69632;
+inline constexpr int64_t kHoldingHeadBytes = 77824;
 int64_t VersionBytes(const RankPlan& plan);
 int64_t HoldingBytes(const RankPlan& plan);
+
+// The copy of what the rank answers for of master copies and moments, padding left out, that is
+// saved beside training.
+int64_t SnapshotBytes(const RankPlan& plan);
 
 // Whole-unit gradient buffers that blocks take in turn, so that one can be reduced while the next
 // is written.

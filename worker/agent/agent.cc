@@ -64,6 +64,11 @@ class Agent::RankObserver final : public TrainObserver {
     *report.mutable_warning() = warning;
     Send(std::move(report));
   }
+  void OnCheckpoint(const v1::CheckpointReport& checkpoint) override {
+    v1::RankReport report = stamp_;
+    *report.mutable_checkpoint() = checkpoint;
+    Send(std::move(report));
+  }
   void OnLog(absl::string_view text) override {
     Log(Severity::kInfo,
         absl::StrCat("job ", stamp_.job_id(), ", rank ", stamp_.rank(), ": ", text));

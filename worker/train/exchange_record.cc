@@ -11,6 +11,8 @@ namespace {
 
 // In the fixed part, behind the squares.
 constexpr size_t kPauseAt = sizeof(ExactSum);
+constexpr size_t kSaveAt = kPauseAt + 1;
+constexpr size_t kSaveErrorAt = kSaveAt + 1;
 constexpr size_t kBusyAt = kPauseAt + sizeof(uint64_t);
 
 }  // namespace
@@ -24,6 +26,8 @@ void ExchangeRecord::Write(absl::Span<std::byte> record) const {
   std::fill(record.begin(), record.begin() + kExchangeFixedBytes, std::byte{0});
   std::memcpy(record.data(), &squares, sizeof(squares));
   record[kPauseAt] = static_cast<std::byte>(pause ? 1 : 0);
+  record[kSaveAt] = static_cast<std::byte>(save.state);
+  record[kSaveErrorAt] = static_cast<std::byte>(save.why);
   std::memcpy(record.data() + kBusyAt, &busy_seconds, sizeof(busy_seconds));
   std::byte* const rows = record.data() + kExchangeFixedBytes;
   std::memcpy(rows, losses.data(), rounds * sizeof(double));
@@ -37,6 +41,8 @@ ExchangeRecord ExchangeRecord::Read(absl::Span<const std::byte> record) {
   out.tokens.resize(rounds);
   std::memcpy(&out.squares, record.data(), sizeof(out.squares));
   out.pause = record[kPauseAt] != std::byte{0};
+  out.save.state = static_cast<SaveWord::State>(record[kSaveAt]);
+  out.save.why = static_cast<absl::StatusCode>(record[kSaveErrorAt]);
   std::memcpy(&out.busy_seconds, record.data() + kBusyAt, sizeof(out.busy_seconds));
   const std::byte* const rows = record.data() + kExchangeFixedBytes;
   std::memcpy(out.losses.data(), rows, rounds * sizeof(double));

@@ -1,6 +1,7 @@
 #include "worker/train/rank_job.h"
 
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,9 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
 #include "plan/schedule.h"
+#include "worker/checkpoint/save.h"
+#include "worker/data/roots.h"
+#include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
@@ -28,8 +32,9 @@ absl::StatusOr<JobData> JobData::Open(const v1::JobSpec& spec, const std::string
   const v1::DataSpec& data = spec.data();
   SHERD_ASSIGN_OR_RETURN(auto text,
                          OpenText(data_root, {data.train().begin(), data.train().end()}));
+  const int64_t tokens = text->tokens();
   SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(text), options));
-  JobData job(std::move(train));
+  JobData job(std::move(train), tokens);
   if (data.eval_size() > 0) {
     SHERD_ASSIGN_OR_RETURN(auto held_out,
                            OpenText(data_root, {data.eval().begin(), data.eval().end()}));
@@ -102,7 +107,7 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 }  // namespace
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
-                 RankMesh& mesh, HoldingSegment* segment, JobData data,
+                 RankMesh& mesh, HoldingSegment* segment, JobData data, JobOutput output,
                  prometheus::Registry& metrics, TrainObserver& observer)
     : assignment_(assignment),
       spec_(assignment.spec()),
@@ -112,13 +117,17 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       segment_(segment),
       observer_(observer),
       data_(std::move(data)),
+      output_(std::move(output)),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_)),
       memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
+      checkpointing_(assignment, plan, output_.files, memory_, meter_, observer),
       // Every rank computes the same.
       commits_(segment,
                [this](const v1::StepReport& report) {
-                 if (leads()) observer_.OnStep(report);
+                 // What fell back further than planned trains some steps once more.
+                 const bool known = report.step() <= assignment_.reported_step();
+                 if (leads() && !known) observer_.OnStep(report);
                }),
       // Its activations come first in the arena.
       tensor_(mesh.tensor() == nullptr
@@ -131,7 +140,8 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank()),
-      stragglers_(MicroBatchesOf(plan)) {
+      stragglers_(MicroBatchesOf(plan)),
+      loss_(std::numeric_limits<double>::quiet_NaN()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
@@ -139,26 +149,87 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
 
 absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_address,
                               const FormationAbort& abort) {
-  if (!assignment_.has_restore()) return absl::OkStatus();
+  if (!RestoresVersion(assignment_)) return RestoreFromFiles();
   const int64_t step = assignment_.restore().step();
   SHERD_RETURN_IF_ERROR(
       RestoreVersion(assignment_, plan_, store, own_address, abort, memory_, *segment_));
+  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
+    skipped_windows_ = last.skipped_windows();
+    loss_ = last.loss();
+  }
+  SHERD_RETURN_IF_ERROR(GoOnAfter(step));
+  return PrepareSaving(std::nullopt);
+}
+
+absl::Status RankJob::RestoreFromFiles() {
+  const std::string& resume = spec_.checkpoint().resume();
+  const bool resumes = assignment_.has_restore() || (!resume.empty() && resume != "none");
+  std::optional<RestoredCheckpoint> restored;
+  if (resumes) {
+    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};
+    SHERD_ASSIGN_OR_RETURN(source.root, Directory());
+    SHERD_ASSIGN_OR_RETURN(
+        restored, RestoreCheckpoint(assignment_, plan_, source, memory_, mesh_, observer_));
+    if (!restored && leads()) {
+      observer_.OnLog(absl::StrCat("there is no checkpoint in ", source.root,
+                                   " to go on from: training starts from the beginning"));
+    }
+  }
+  if (restored) {
+    skipped_windows_ = restored->info.training->skipped_windows;
+    loss_ = restored->info.training->loss;
+    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
+  }
+  return PrepareSaving(restored);
+}
+
+absl::Status RankJob::GoOnAfter(int64_t step) {
   for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
     StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
   }
   executor_.GatherWholeParameters();
   SHERD_RETURN_IF_ERROR(executor_.Settle());
-  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
-    skipped_windows_ = last.skipped_windows();
-  }
   SHERD_RETURN_IF_ERROR(commits_.Restored(step));
   step_ = step;
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> RankJob::Directory() const {
+  return ResolveOutputDirectory(output_.root, spec_.checkpoint().dir());
+}
+
+absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& restored) {
+  if (!saves()) return absl::OkStatus();
+  CheckpointPlace place;
+  place.corpus_tokens = data_.corpus_tokens();
+  SHERD_ASSIGN_OR_RETURN(place.root, Directory());
+  if (leads()) {
+    // No rank saves anything before this one has come to its first exchange.
+    absl::Status ready;
+    if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
+    place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
+    ready.Update(
+        RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
+    if (!ready.ok()) {
+      Warn("checkpoint", -1,
+           absl::StrCat("checkpoint.dir is not ready for checkpoints: ", ready.message()));
+    }
+  }
+  checkpointing_.SetPlace(std::move(place));
+  return absl::OkStatus();
+}
+
+absl::Status RankJob::SaveAndStop() {
+  paused_ = true;
+  absl::Status status = checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_);
+  if (!status.ok()) mesh_.Abort(status.message());
+  return status;
+}
+
 absl::Status RankJob::Run() {
   absl::Status status = RunSteps();
   if (status.ok()) return status;
+  checkpointing_.End();
   // Operations that are under way write into this job's memory, and peers must not wait for a rank
   // that leaves.
   mesh_.Abort(status.message());
@@ -200,10 +271,11 @@ absl::Status RankJob::RunSteps() {
     if (evaluates) SHERD_RETURN_IF_ERROR(Evaluate());
     if (pause && !last) {
       paused_ = true;
-      return executor_.Settle();
+      SHERD_RETURN_IF_ERROR(executor_.Settle());
+      break;
     }
   }
-  return absl::OkStatus();
+  return checkpointing_.Finish(mesh_);
 }
 
 absl::Status RankJob::CommitNow() {
@@ -238,6 +310,11 @@ absl::StatusOr<bool> RankJob::RunStep() {
   report.set_exposed_ms((executor_.phases().exposed - exposed_before) * 1e3);
   report.set_skipped_windows(skipped_windows_);
   commits_.Store(report);
+  loss_ = figures.loss;
+  checkpointing_.Hear(figures.saves);
+  if (checkpointing_.IsDueAfter(step)) {
+    checkpointing_.Begin({step, figures.loss, skipped_windows_});
+  }
   if (leads()) Watch(figures);
   return figures.pause;
 }
@@ -245,6 +322,7 @@ absl::StatusOr<bool> RankJob::RunStep() {
 absl::StatusOr<StepFigures> RankJob::TrainStep(int64_t step) {
   const v1::ElasticSpec& elastic = spec_.elastic();
   while (true) {
+    executor_.SetSaveWord(checkpointing_.word());
     absl::StatusOr<StepFigures> figures = executor_.Train(step, step + skipped_windows_);
     // Nothing was updated, and every rank has seen the same: the state is that of the step before.
     const bool goes_on = executor_.diverged() && elastic.on_nan() == v1::ON_NAN_ROLLBACK &&
@@ -313,8 +391,12 @@ int64_t RankJob::ProcessGrowth() const {
          (segment_ == nullptr ? 0 : segment_->bytes());
 }
 
-absl::StatusOr<std::string> RankJob::WriteWeights(const std::string& output_root) {
-  return sherd::WriteWeights(assignment_, plan_, output_root, step_, *ops_, memory_, mesh_);
+absl::StatusOr<std::string> RankJob::WriteWeights() {
+  SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
+  SHERD_RETURN_IF_ERROR(sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_,
+                                            memory_, mesh_));
+  if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
+  return root;
 }
 
 }  // namespace sherd

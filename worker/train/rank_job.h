@@ -17,8 +17,10 @@
 #include "worker/data/batches.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/model/model.h"
+#include "worker/train/checkpointing.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
+#include "worker/train/restore_checkpoint.h"
 #include "worker/train/step_executor.h"
 #include "worker/train/straggler_watch.h"
 #include "worker/train/train_metrics.h"
@@ -34,13 +36,24 @@ class JobData final : public BatchSource {
 
   absl::Status ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) override;
   absl::Status ReadEval(int64_t index, int32_t* inputs, int32_t* targets) override;
+  // Of all files of data.train.
+  int64_t corpus_tokens() const { return corpus_tokens_; }
   // 0 when the job has no held-out text.
   int64_t eval_micro_batches() const;
 
  private:
-  explicit JobData(TrainingData train) : train_(std::move(train)) {}
+  JobData(TrainingData train, int64_t corpus_tokens)
+      : train_(std::move(train)), corpus_tokens_(corpus_tokens) {}
   TrainingData train_;
+  int64_t corpus_tokens_;
   std::optional<EvaluationData> eval_;
+};
+
+// Where a job writes.
+struct JobOutput {
+  FileSystem& files;
+  // What checkpoint.dir lies below; "": anywhere.
+  std::string root;
 };
 
 // Everything a rank has once its group is formed: memory, model, executor. Runs the steps. Not
@@ -50,11 +63,12 @@ class RankJob {
   // `mesh` has arenas as plan/ledger.h says; `segment` is where versions are kept, null if none
   // are; the references outlive the job.
   RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads, RankMesh& mesh,
-          HoldingSegment* segment, JobData data, prometheus::Registry& metrics,
-          TrainObserver& observer);
+          HoldingSegment* segment, JobData data, JobOutput output,
+          prometheus::Registry& metrics, TrainObserver& observer);
 
-  // Goes on after what the assignment's restore plan names. Every rank must call it. Errors of
-  // RestoreVersion and of the communicator.
+  // Goes on after what the assignment's restore plan names, or from the checkpoint that
+  // checkpoint.resume does. Every rank must call it. Errors of RestoreVersion, RestoreCheckpoint
+  // and of the communicator.
   absl::Status Restore(const HoldingStore& store, const std::string& own_address,
                        const FormationAbort& abort);
   // The steps that are left, evaluations and ledgers; fewer when a pause was requested, which
@@ -62,9 +76,14 @@ class RankJob {
   // more.
   absl::Status Run();
   bool paused() const { return paused_; }
-  // Writes the rank's part of the weights; see worker/train/write_weights.h.
-  absl::StatusOr<std::string> WriteWeights(const std::string& output_root);
-  void Stop() { executor_.Stop(); }
+  // Instead of Run: saves the state as a checkpoint; then the job is paused.
+  absl::Status SaveAndStop();
+  // Writes the rank's part of the weights; see worker/train/write_weights.h. The job's directory.
+  absl::StatusOr<std::string> WriteWeights();
+  void Stop() {
+    executor_.Stop();
+    checkpointing_.Cancel();
+  }
   void RequestPause() { executor_.RequestPause(); }
 
   // The last committed step.
@@ -76,6 +95,13 @@ class RankJob {
 
  private:
   bool leads() const { return assignment_.rank() == 0; }
+  bool saves() const { return plan_.saves || assignment_.save_and_stop(); }
+  absl::StatusOr<std::string> Directory() const;
+  absl::Status RestoreFromFiles();
+  // The state that the rank owns is that of `step`.
+  absl::Status GoOnAfter(int64_t step);
+  // Has the job's directory ready for checkpoints.
+  absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
@@ -100,10 +126,12 @@ class RankJob {
   HoldingSegment* const segment_;
   TrainObserver& observer_;
   JobData data_;
+  const JobOutput output_;
   MemoryMeter meter_;
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;
   std::unique_ptr<Ops> ops_;
   RankMemory memory_;
+  Checkpointing checkpointing_;
   StepCommits commits_;
   std::unique_ptr<TensorGroup> tensor_;  // null in a group of one
   std::unique_ptr<Model> model_;
@@ -115,6 +143,7 @@ class RankJob {
   LossWatch losses_;
   std::atomic<int64_t> step_{0};
   int64_t skipped_windows_ = 0;
+  double loss_;  // of the last step; NaN: unknown
   bool paused_ = false;
 };
 

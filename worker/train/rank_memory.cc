@@ -5,7 +5,6 @@
 
 #include "common/check.h"
 #include "plan/element_bytes.h"
-#include "plan/gradient_shares.h"
 
 namespace sherd {
 namespace {
@@ -97,10 +96,7 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
   const bool owns_shard = row.optimizer == Placement::kShard;
   const Unit& description = plan.inventory.units[static_cast<size_t>(index)];
   unit.owned = plan.Owned(index);
-  // Copies of shards are not counted again.
-  if (plan.data_rank < plan.layout.degree) {
-    unit.counted = FirstHeld(description, filled, plan.part().place.index);
-  }
+  unit.counted = plan.Counted(index);
   unit.segments = SegmentsOf(description, unit.owned);
 
   const int64_t param_bytes = plan.param_bytes;

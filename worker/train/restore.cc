@@ -103,6 +103,10 @@ int64_t ElementsOwned(const RankPlan& plan) {
 
 }  // namespace
 
+bool RestoresVersion(const v1::Assignment& assignment) {
+  return assignment.has_restore() && assignment.restore().checkpoint().empty();
+}
+
 absl::Status RestoreVersion(const v1::Assignment& assignment, const RankPlan& plan,
                             const HoldingStore& store, const std::string& own_address,
                             const FormationAbort& abort, RankMemory& memory,

@@ -11,6 +11,9 @@
 
 namespace sherd {
 
+// Whether the assignment's restore plan names a version, and not a checkpoint.
+bool RestoresVersion(const v1::Assignment& assignment);
+
 // Fills the state that the rank owns (master copies and moments, not the stored parameters) with
 // the version that `assignment.restore()` names, cut for any world: from this process, and from
 // those that the plan names. Copies, and changes nothing of that version. The reports of the last

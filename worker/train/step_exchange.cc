@@ -57,6 +57,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   mine.tokens = std::exchange(walk.tokens, {});
   if (trains) {
     mine.pause = pause_.load(std::memory_order_relaxed);
+    mine.save = save_;
     mine.busy_seconds = phases_.busy() - std::exchange(busy_told_, phases_.busy());
     SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
   }
@@ -73,7 +74,9 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   for (const ExchangeRecord& record : all) {
     squares.Add(record.squares);
     walk.figures.pause = walk.figures.pause || record.pause;
-    if (trains) walk.figures.busy_seconds.push_back(record.busy_seconds);
+    if (!trains) continue;
+    walk.figures.busy_seconds.push_back(record.busy_seconds);
+    walk.figures.saves.push_back(record.save);
   }
   // Summed in the order of the global micro-batch, so the bits do not depend on who computed it.
   double loss = trains ? 0 : walk.figures.loss;

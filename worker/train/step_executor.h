@@ -42,6 +42,8 @@ struct StepFigures {
   bool pause = false;
   // Of a step, by rank of the world: seconds that it computed since the exchange before.
   std::vector<double> busy_seconds;
+  // Of a step, by rank of the world.
+  std::vector<SaveWord> saves;
 };
 
 // Seconds of this rank's thread since it was made.
@@ -87,6 +89,9 @@ class StepExecutor {
 
   // Has this rank say, in every exchange from now on, that all should stop. From any thread.
   void RequestPause() { pause_.store(true, std::memory_order_relaxed); }
+
+  // What this rank says in the exchanges from now on. Between two walks.
+  void SetSaveWord(const SaveWord& word) { save_ = word; }
 
   // Makes the current and every later walk return kAborted at its next operation. From any thread.
   void Stop() { stopped_.store(true, std::memory_order_relaxed); }
@@ -176,6 +181,7 @@ class StepExecutor {
   std::atomic<const PlannedOp*> current_{nullptr};
   PhaseSeconds phases_;
   bool diverged_ = false;
+  SaveWord save_;
   double busy_told_ = 0;  // of phases_, what exchanges have told
 };
 

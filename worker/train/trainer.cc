@@ -14,7 +14,8 @@
 #include "common/status_macros.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/find.h"
+#include "worker/checkpoint/save.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
 #include "worker/holdings/holding_links.h"
@@ -22,7 +23,8 @@
 #include "worker/train/rank_groups.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_mesh.h"
-#include "worker/train/write_weights.h"
+#include "worker/train/restore.h"
+#include "worker/train/vote.h"
 
 namespace sherd {
 namespace {
@@ -66,7 +68,9 @@ class RankTrainer final : public Trainer {
         options_(options),
         listener_(listener),
         holdings_(holdings),
-        metrics_(metrics) {}
+        metrics_(metrics),
+        real_files_(MakePosixFileSystem()),
+        files_(options.files == nullptr ? real_files_.get() : options.files) {}
 
   TrainResult Run(TrainObserver& observer) override {
     TrainResult result;
@@ -203,20 +207,22 @@ class RankTrainer final : public Trainer {
                            assignment_.rank()};
       SHERD_ASSIGN_OR_RETURN(segment, holdings_.Make(key, VersionBytes(plan)));
     }
-    RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data), metrics_,
-                observer);
+    RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
+                {*files_, options_.output_root}, metrics_, observer);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
     absl::Status status = GetReady(job, segment.get(), forming, observer, result);
     if (status.ok()) {
       observer.OnLog(Introduction(plan, mesh));
       own_doing_ = true;
-      status = job.Run();
-      result.operation = absl::StrCat("step ", job.step() + 1, ", ", job.operation());
+      status = assignment_.save_and_stop() ? job.SaveAndStop() : job.Run();
+      result.operation = assignment_.save_and_stop()
+                             ? "saving a checkpoint"
+                             : absl::StrCat("step ", job.step() + 1, ", ", job.operation());
     }
     result.paused = job.paused();
     if (status.ok() && !result.paused) {
       result.operation = "writing the weights";
-      absl::StatusOr<std::string> path = job.WriteWeights(options_.output_root);
+      absl::StatusOr<std::string> path = job.WriteWeights();
       status = path.status();
       if (path.ok()) result.weights_path = *std::move(path);
     }
@@ -230,7 +236,10 @@ class RankTrainer final : public Trainer {
   absl::Status GetReady(RankJob& job, const HoldingSegment* segment, absl::Duration forming,
                         TrainObserver& observer, TrainResult& result) {
     result.operation = "restoring";
+    // What is wrong with files stays wrong; holders of a version come and go.
+    own_doing_ = !RestoresVersion(assignment_);
     SHERD_RETURN_IF_ERROR(job.Restore(holdings_, listener_.address(), formation_abort_));
+    own_doing_ = false;
     v1::RankReady ready;
     result.operation = "having its shard held";
     for (const std::string& holder : assignment_.holders()) {
@@ -285,6 +294,8 @@ class RankTrainer final : public Trainer {
   DataListener& listener_;
   HoldingStore& holdings_;
   prometheus::Registry& metrics_;
+  const std::unique_ptr<FileSystem> real_files_;
+  FileSystem* const files_;
   const Stopwatch timer_;
   FormationAbort formation_abort_;
   // What fails now is what this rank does by itself, and not how ranks come together.
@@ -305,6 +316,20 @@ std::unique_ptr<Trainer> Trainer::Make(const v1::Assignment& assignment,
   return std::make_unique<RankTrainer>(assignment, options, listener, holdings, metrics);
 }
 
+namespace {
+
+// That there is something to go on from, as far as can be seen without reading all of it.
+absl::Status CheckResume(FileSystem& files, const std::string& root, const std::string& resume,
+                         const TrainerOptions& options) {
+  std::string from = resume;
+  if (!resume.empty() && resume != "none" && resume != "latest") {
+    SHERD_ASSIGN_OR_RETURN(from, ResolveOutputDirectory(options.output_root, resume));
+  }
+  return ResolveResume(files, root, from).status();
+}
+
+}  // namespace
+
 absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                              int64_t seq_len, int64_t vocab, const TrainerOptions& options) {
   SHERD_RETURN_IF_ERROR(
@@ -312,8 +337,13 @@ absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec&
   if (checkpoint.dir().empty()) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(const std::string directory,
                          ResolveOutputDirectory(options.output_root, checkpoint.dir()));
-  const absl::Status replaceable = CheckReplaceable(*MakePosixFileSystem(), directory);
-  return absl::Status(replaceable.code(), absl::StrCat("checkpoint.dir: ", replaceable.message()));
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  const absl::Status usable = CheckRoot(*files, directory);
+  if (!usable.ok()) {
+    return absl::Status(usable.code(), absl::StrCat("checkpoint.dir: ", usable.message()));
+  }
+  const absl::Status resumable = CheckResume(*files, directory, checkpoint.resume(), options);
+  return absl::Status(resumable.code(), absl::StrCat("checkpoint.resume: ", resumable.message()));
 }
 
 }  // namespace sherd

@@ -9,6 +9,7 @@
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/layout.pb.h"
 #include "sherd/v1/worker.pb.h"
+#include "worker/checkpoint/file_system.h"
 #include "worker/comm/data_link.h"
 #include "worker/holdings/holding_store.h"
 
@@ -25,6 +26,8 @@ class TrainObserver {
   virtual void OnLedger(const v1::RankLedger& ledger) = 0;
   virtual void OnLog(absl::string_view text) = 0;
   virtual void OnWarning(const v1::Warning& warning) = 0;
+  // Of rank 0: a checkpoint is published, or its `error` says why it is not.
+  virtual void OnCheckpoint(const v1::CheckpointReport& checkpoint) = 0;
 };
 
 // How a rank's work ended.
@@ -40,7 +43,7 @@ struct TrainResult {
   std::string operation;
   // The rank that went away, failed or aborted, when that is why; -1 else.
   int lost_peer = -1;
-  // On rank 0 of a finished job.
+  // On rank 0 of a finished job: its checkpoint.dir.
   std::string weights_path;
 };
 
@@ -48,6 +51,9 @@ struct TrainerOptions {
   std::string data_root;    // "" : any path
   std::string output_root;  // "" : any path
   int threads = 1;          // compute threads of this rank
+  // What outlives the job is written with these, which outlive the trainer; null: with the real
+  // ones.
+  FileSystem* files = nullptr;
 };
 
 // Where a rank's trainer is.

@@ -1,55 +1,18 @@
 #include "worker/train/write_weights.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/save.h"
 #include "worker/data/roots.h"
+#include "worker/train/vote.h"
 
 namespace sherd {
 namespace {
-
-// One rank's word in a vote: its result, or why it failed.
-constexpr size_t kWordBytes = 1024;
-
-constexpr char kFailedRank[] = "sherd/failed-rank";
-
-// Every rank's text when all succeeded; else the first failure, the same on every rank.
-absl::StatusOr<std::vector<std::string>> Vote(RankMesh& mesh,
-                                              const absl::StatusOr<std::string>& mine) {
-  std::vector<char> word(kWordBytes, '\0');
-  word[0] = static_cast<char>(mine.status().code());
-  const std::string text = mine.ok() ? *mine : std::string(mine.status().message());
-  std::memcpy(word.data() + 1, text.data(), std::min(text.size(), kWordBytes - 2));
-  std::vector<char> words(kWordBytes * static_cast<size_t>(mesh.size()));
-  SHERD_RETURN_IF_ERROR(mesh.Exchange(word.data(), words.data(), static_cast<int64_t>(kWordBytes)));
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < mesh.size(); ++rank) {
-    const char* const said = words.data() + kWordBytes * static_cast<size_t>(rank);
-    const auto code = static_cast<absl::StatusCode>(said[0]);
-    if (code != absl::StatusCode::kOk) {
-      // Whoever ends first aborts the communicator: not before all have heard the vote.
-      mesh.Barrier().IgnoreError();
-      absl::Status failed(code, absl::StrCat("rank ", rank, ": ", said + 1));
-      failed.SetPayload(kFailedRank, absl::Cord(absl::StrCat(rank)));
-      return failed;
-    }
-    texts.emplace_back(said + 1);
-  }
-  return texts;
-}
-
-absl::StatusOr<std::string> Outcome(const absl::Status& status) {
-  if (!status.ok()) return status;
-  return std::string();
-}
 
 // What the rank writes: the elements that it counts, so that every element is written once also
 // where replicas and other members of its tensor-parallel group hold it.
@@ -101,41 +64,32 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 }  // namespace
 
-int FailedRankOf(const absl::Status& error) {
-  const absl::optional<absl::Cord> said = error.GetPayload(kFailedRank);
-  int rank = -1;
-  return said.has_value() && absl::SimpleAtoi(std::string(*said), &rank) ? rank : -1;
-}
-
-absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
-                                         const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, RankMesh& mesh) {
-  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+absl::Status WriteWeights(FileSystem& files, const v1::Assignment& assignment, const RankPlan& plan,
+                          const std::string& root, int64_t step, Ops& ops, RankMemory& memory,
+                          RankMesh& mesh) {
   const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);
-  const absl::StatusOr<std::string> resolved =
-      ResolveOutputDirectory(output_root, assignment.spec().checkpoint().dir());
-  absl::Status prepared = resolved.status();
-  if (prepared.ok()) prepared = CheckFinite(plan, ops, memory);
-  if (prepared.ok() && leads) prepared = PrepareStaging(*files, *resolved, info);
+  const std::string directory = FinalDirectory(root);
+  absl::Status prepared = CheckFinite(plan, ops, memory);
+  if (prepared.ok() && leads) prepared = PrepareStaging(files, directory, info);
   // Whatever goes wrong from here on, also a peer's death, nothing half-written stays.
   absl::Cleanup discard = [&] {
-    if (leads && resolved.ok()) DiscardStaging(*files, *resolved, info);
+    if (leads) DiscardStaging(files, directory, info);
   };
-  SHERD_RETURN_IF_ERROR(Vote(mesh, Outcome(prepared)).status());
+  SHERD_RETURN_IF_ERROR(Vote(mesh, prepared));
 
   const std::vector<TensorRange> ranges = RangesOf(plan, memory);
   const absl::StatusOr<ShardFileInfo> shard =
-      WriteShard(*files, StagingDirectory(*resolved, info), mesh.rank(), mesh.size(), ranges);
+      WriteShard(files, StagingDirectory(directory, info), mesh.rank(), mesh.size(), ranges);
   SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> written,
                          Vote(mesh, shard.ok() ? absl::StatusOr<std::string>(shard->Serialize())
                                                : absl::StatusOr<std::string>(shard.status())));
 
   const absl::Status published =
-      leads ? Publish(*files, *resolved, info, plan, written) : absl::OkStatus();
-  SHERD_RETURN_IF_ERROR(Vote(mesh, Outcome(published)).status());
+      leads ? Publish(files, directory, info, plan, written) : absl::OkStatus();
+  SHERD_RETURN_IF_ERROR(Vote(mesh, published));
   std::move(discard).Cancel();
-  return *resolved;
+  return absl::OkStatus();
 }
 
 }  // namespace sherd

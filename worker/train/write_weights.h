@@ -2,24 +2,21 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "plan/ledger.h"
 #include "sherd/v1/layout.pb.h"
+#include "worker/checkpoint/file_system.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
 
 namespace sherd {
 
-// Writes what the job leaves, a checkpoint of the master weights, below `output_root`: every rank
-// its own part at the same time. All ranks of the group call it together; all succeed or all fail
-// with the same error, and then nothing stands under the final name but what stood there before.
-// The final directory.
-absl::StatusOr<std::string> WriteWeights(const v1::Assignment& assignment, const RankPlan& plan,
-                                         const std::string& output_root, int64_t step, Ops& ops,
-                                         RankMemory& memory, RankMesh& mesh);
-
-// The rank whose part of WriteWeights failed with the error that all ranks return; -1 for another
-// error.
-int FailedRankOf(const absl::Status& error);
+// Writes what the job leaves, a checkpoint of the master weights, to FinalDirectory(root): every
+// rank its own part at the same time. All ranks of the group call it together; all succeed or all
+// fail with the same error (worker/train/vote.h), and then nothing stands there but what stood
+// there before.
+absl::Status WriteWeights(FileSystem& files, const v1::Assignment& assignment, const RankPlan& plan,
+                          const std::string& root, int64_t step, Ops& ops, RankMemory& memory,
+                          RankMesh& mesh);
 
 }  // namespace sherd

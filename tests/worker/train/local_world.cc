@@ -59,7 +59,10 @@ struct LocalWorld::Rank final : TrainObserver {
   }
   void OnEval(const v1::EvalReport& report) override { record.evals.push_back(report); }
   void OnLedger(const v1::RankLedger& ledger) override { record.ledgers.push_back(ledger); }
-  void OnLog(absl::string_view) override {}
+  void OnLog(absl::string_view text) override { record.log.emplace_back(text); }
+  void OnCheckpoint(const v1::CheckpointReport& checkpoint) override {
+    record.checkpoints.push_back(checkpoint);
+  }
   void OnWarning(const v1::Warning& warning) override { record.warnings.push_back(warning); }
 };
 
@@ -130,11 +133,13 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
   assignment.set_ranks_on_host(world);
   assignment.set_secret("secret of the epoch");
   assignment.set_reported_step(epoch.reported_step);
+  assignment.set_save_and_stop(epoch.save_and_stop);
   assignment.set_reported_eval_step(epoch.reported_eval_step);
   AppendAddresses(workers_, &DataListener::address, *assignment.mutable_peers());
   AppendAddresses(workers_, &DataListener::network_address, *assignment.mutable_network_peers());
   TrainerOptions options;
   options.threads = epoch.threads;
+  options.files = epoch.files;
   const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
@@ -150,7 +155,10 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
       assignment.add_holders(
           workers_[static_cast<size_t>((rank + 1) % world)]->listener->address());
     }
-    if (epoch.restore.step > 0) {
+    if (!epoch.checkpoint.empty()) {
+      assignment.mutable_restore()->set_checkpoint(epoch.checkpoint);
+      assignment.mutable_restore()->set_step(epoch.restore.step);
+    } else if (epoch.restore.step > 0) {
       *assignment.mutable_restore() = RestoreOf(spec, world, rank, epoch);
     }
     LocalWorker& worker = *workers_[static_cast<size_t>(rank)];

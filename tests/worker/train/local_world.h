@@ -26,6 +26,8 @@ struct RankRecord {
   std::vector<v1::EvalReport> evals;
   std::vector<v1::RankLedger> ledgers;
   std::vector<v1::Warning> warnings;
+  std::vector<v1::CheckpointReport> checkpoints;
+  std::vector<std::string> log;
 };
 
 // English-like text of about `bytes` bytes, a pure function of its arguments.
@@ -59,6 +61,11 @@ struct LocalEpoch {
   LocalWorkers holders = {};
   int64_t reported_step = 0;
   int64_t reported_eval_step = 0;
+  // Instead of a version.
+  std::string checkpoint = {};
+  bool save_and_stop = false;
+  // Null: the real one.
+  FileSystem* files = nullptr;
 };
 
 // Ranks of one epoch of a job as threads of this process, over real data links. Each rank's shard

@@ -143,6 +143,7 @@ struct SilentObserver final : TrainObserver {
   void OnLedger(const v1::RankLedger&) override {}
   void OnLog(absl::string_view) override {}
   void OnWarning(const v1::Warning&) override {}
+  void OnCheckpoint(const v1::CheckpointReport&) override {}
 };
 
 // F8: an operation that is under way when a step fails may read and write the job's memory; the job
@@ -154,6 +155,7 @@ TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
   assignment.set_job_id("j-1");
   assignment.set_world(1);
   *assignment.mutable_spec() = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 2, 3);
+  assignment.mutable_spec()->mutable_elastic()->set_replicas(0);
   const RankPlan plan = BuildRankPlan(assignment.spec(), 0, 1);
   auto comm = std::make_unique<FailingCommunicator>(ArenaBytes(plan));
   const FailingCommunicator& sharers = *comm;
@@ -164,7 +166,9 @@ TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
   ASSERT_TRUE(data.ok()) << data.status();
   prometheus::Registry metrics;
   SilentObserver observer;
-  RankJob job(assignment, plan, 1, mesh, /*segment=*/nullptr, *std::move(data), metrics, observer);
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  RankJob job(assignment, plan, 1, mesh, /*segment=*/nullptr, *std::move(data), {*files, ""},
+              metrics, observer);
   EXPECT_EQ(job.Run().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(sharers.asked(), "aq");
 }

@@ -1,0 +1,163 @@
+#include "worker/train/restore_checkpoint.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "worker/checkpoint/check_resumable.h"
+#include "worker/checkpoint/find.h"
+#include "worker/checkpoint/training_state.h"
+#include "worker/data/roots.h"
+#include "worker/train/lineage.h"
+#include "worker/train/vote.h"
+
+namespace sherd {
+namespace {
+
+bool IsDamage(const absl::Status& error) {
+  return absl::IsDataLoss(error) || absl::IsNotFound(error) || absl::IsInvalidArgument(error);
+}
+
+// Rank 0's choice of checkpoints, one after the other.
+class Chooser {
+ public:
+  Chooser(const v1::Assignment& assignment, const CheckpointSource& source, TrainObserver& observer)
+      : assignment_(assignment), source_(source), observer_(observer) {}
+
+  // The path of the one to load; "": none.
+  absl::StatusOr<std::string> Next() {
+    SHERD_ASSIGN_OR_RETURN(CheckpointSearch search, Search());
+    for (const SkippedCheckpoint& skipped : search.skipped) Skip(skipped.path, skipped.why);
+    if (!search.found) {
+      if (excluded_.empty()) return "";
+      return absl::DataLossError(absl::StrCat("no sound checkpoint is left: ", excluded_.front(),
+                                              " and all before it are damaged"));
+    }
+    const CheckpointInfo& info = search.found->manifest.info;
+    const absl::Status resumable =
+        CheckResumable(info, assignment_.spec(), source_.corpus_tokens);
+    if (!resumable.ok()) {
+      return absl::Status(resumable.code(), absl::StrCat(search.found->path, " cannot be gone on ",
+                                                         "from: ", resumable.message()));
+    }
+    changed_ = ChangedSettings(info, assignment_.spec());
+    return search.found->path;
+  }
+
+  // Says that one which seemed sound is damaged; it is not chosen again.
+  void Skip(const std::string& path, const absl::Status& why) {
+    excluded_.push_back(path);
+    v1::Warning warning;
+    warning.set_kind("checkpoint");
+    warning.set_rank(-1);
+    warning.set_text(absl::StrCat("the checkpoint ", path, " is damaged and passed over: ",
+                                  std::string(why.message())));
+    observer_.OnWarning(warning);
+  }
+
+  bool IsNewest(const FoundCheckpoint& taken) const {
+    std::vector<std::string> damaged = excluded_;
+    const absl::StatusOr<CheckpointSearch> search = FindNewestSound(
+        source_.files, source_.root, taken.manifest.info.training->lineage, damaged);
+    return search.ok() && search->found && search->found->path == taken.path;
+  }
+  const std::vector<std::string>& changed() const { return changed_; }
+
+ private:
+  absl::StatusOr<CheckpointSearch> Search() {
+    if (assignment_.has_restore()) return SearchPlanned();
+    const std::string& resume = assignment_.spec().checkpoint().resume();
+    if (resume.empty() || resume == "none") return CheckpointSearch();
+    if (resume == "latest") {
+      if (!excluded_.empty()) return FindNewestSound(source_.files, source_.root, "", excluded_);
+      return ResolveResume(source_.files, source_.root, resume);
+    }
+    SHERD_ASSIGN_OR_RETURN(const std::string path,
+                           ResolveOutputDirectory(source_.output_root, resume));
+    if (excluded_.empty()) return ResolveResume(source_.files, source_.root, path);
+    // One that was named is not replaced by another.
+    if (excluded_.front() == path) return CheckpointSearch();
+    return FindNewestSound(source_.files, path, "", excluded_);
+  }
+
+  // What the job falls back to, after losing all that was held of it in memory: nothing newer, for
+  // what was reported after it has been taken back, and nothing of another history.
+  absl::StatusOr<CheckpointSearch> SearchPlanned() {
+    const v1::RestorePlan& planned = assignment_.restore();
+    CheckpointSearch search;
+    if (excluded_.empty()) {
+      absl::StatusOr<Manifest> manifest = ReadSoundManifest(planned.checkpoint());
+      if (manifest.ok()) {
+        search.found = FoundCheckpoint{planned.checkpoint(), *std::move(manifest)};
+        return search;
+      }
+      Skip(planned.checkpoint(), manifest.status());
+    }
+    const std::string lineage = RecallLineage(source_.files, source_.root, assignment_.job_id(),
+                                              assignment_.epoch());
+    if (lineage.empty()) return search;
+    std::vector<std::string> passed_over = excluded_;
+    while (true) {
+      SHERD_ASSIGN_OR_RETURN(
+          search, FindNewestSound(source_.files, source_.root, lineage, passed_over));
+      if (!search.found || search.found->manifest.info.step <= planned.step()) return search;
+      passed_over.push_back(search.found->path);
+    }
+  }
+
+  const v1::Assignment& assignment_;
+  const CheckpointSource& source_;
+  TrainObserver& observer_;
+  std::vector<std::string> excluded_;
+  std::vector<std::string> changed_;
+};
+
+absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, RankMemory& memory) {
+  std::vector<TensorTarget> targets;
+  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const UnitMemory& unit = memory.unit(static_cast<int>(index));
+    AppendTargets(plan.inventory.units[index], unit.owned,
+                  {unit.state.master, unit.state.m, unit.state.v}, targets);
+  }
+  return LoadTargets(from.path, from.manifest, targets).status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
+    const v1::Assignment& assignment, const RankPlan& plan, const CheckpointSource& source,
+    RankMemory& memory, RankMesh& mesh, TrainObserver& observer) {
+  const bool leads = mesh.rank() == 0;
+  Chooser chooser(assignment, source, observer);
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(
+        const std::vector<std::string> words,
+        Vote(mesh, leads ? chooser.Next() : absl::StatusOr<std::string>(std::string())));
+    FoundCheckpoint chosen{words.front(), {}};
+    if (chosen.path.empty()) return std::nullopt;
+    absl::StatusOr<Manifest> manifest = ReadSoundManifest(chosen.path);
+    absl::Status loaded = manifest.status();
+    if (manifest.ok()) {
+      chosen.manifest = *std::move(manifest);
+      loaded = Load(chosen, plan, memory);
+    }
+    const absl::Status agreed = Vote(mesh, loaded);
+    if (!agreed.ok()) {
+      if (FailedRankOf(agreed) < 0 || !IsDamage(agreed)) return agreed;
+      if (leads) chooser.Skip(chosen.path, agreed);
+      continue;
+    }
+    RestoredCheckpoint restored{chosen.manifest.info, leads && chooser.IsNewest(chosen)};
+    if (!leads) return restored;
+    observer.OnLog(absl::StrCat("goes on after step ", restored.info.step, " from ", chosen.path));
+    if (!chooser.changed().empty()) {
+      observer.OnLog(absl::StrCat("other than when that was saved: ",
+                                  absl::StrJoin(chooser.changed(), "; ")));
+    }
+    return restored;
+  }
+}
+
+}  // namespace sherd
