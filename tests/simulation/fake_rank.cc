@@ -11,6 +11,8 @@ namespace sherd::simulation {
 namespace {
 
 constexpr absl::Duration kFormationPatience = absl::Seconds(10);
+// One of so many steps is saved.
+constexpr int64_t kStepsOfCheckpoint = 8;
 constexpr absl::Duration kRetry = absl::Milliseconds(50);
 
 // Exchanges by number, in their order: those after step s that no update follows, once the step is
@@ -174,16 +176,7 @@ void FakeRank::BeReady() {
 }
 
 void FakeRank::Save() {
-  if (leads()) {
-    const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", committed_);
-    cluster_.referee.Saves(assignment_.job_id(), path, lineage_);
-    v1::RankReport report = Stamp();
-    report.mutable_checkpoint()->set_step(committed_);
-    report.mutable_checkpoint()->set_epoch(assignment_.epoch());
-    report.mutable_checkpoint()->set_path(path);
-    process_.Report(std::move(report));
-  }
-  pausing_ = finishing_ = true;
+  if (leads()) TellCheckpoint();
   TrainerEnded ended;
   ended.paused = true;
   ended.step = committed_;
@@ -228,7 +221,20 @@ void FakeRank::Commit() {
   if (!std::exchange(uncommitted_, false)) return;
   committed_ = static_cast<int64_t>(lineage_.size());
   cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
-  if (leads()) SendStep(committed_);
+  if (!leads()) return;
+  SendStep(committed_);
+  if (cluster_.chance.OneIn(kStepsOfCheckpoint)) After(cluster_.Delay(), &FakeRank::TellCheckpoint);
+}
+
+void FakeRank::TellCheckpoint() {
+  const Lineage saved = lineage_.substr(0, static_cast<size_t>(committed_));
+  const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", saved.size());
+  cluster_.referee.Saves(assignment_.job_id(), path, saved);
+  v1::RankReport report = Stamp();
+  report.mutable_checkpoint()->set_step(static_cast<int64_t>(saved.size()));
+  report.mutable_checkpoint()->set_epoch(assignment_.epoch());
+  report.mutable_checkpoint()->set_path(path);
+  process_.Report(std::move(report));
 }
 
 void FakeRank::SendStep(int64_t step) {

@@ -56,6 +56,7 @@ class FakeRank {
   bool CopyFrom(const v1::RestoreSource& source);
   void Commit();
   void SendStep(int64_t step);
+  void TellCheckpoint();
   // Its copies elsewhere, which are sent what it stores.
   void StoreRemote(size_t copy);
   void PeerLost(int rank);
