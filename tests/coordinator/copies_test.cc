@@ -70,6 +70,20 @@ TEST(Copies, RanksThatHoldTheSameShardAnywayCount) {
   }
 }
 
+TEST(Copies, AProcessThatHoldsAShardForTwoRanksCountsOnce) {
+  Scenario scenario;
+  scenario.JoinWorkers(3);
+  const JobId id("tiny-1");
+  v1::DurableEvent submitted =
+      Submitted(id, {.min_workers = 2, .max_workers = 2, .replicas = 2});
+  submitted.mutable_job_submitted()->mutable_spec()->mutable_parallel()->set_strategy(
+      v1::STRATEGY_DDP);
+  scenario.Do(submitted);
+  EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("w2"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("w2"));
+  EXPECT_EQ(FewestCopies(scenario.job(id)), 2);
+}
+
 TEST(Copies, NoneAreMadeWhereNoneAreWanted) {
   Scenario scenario;
   scenario.JoinWorkers(3);

@@ -332,7 +332,24 @@ TEST(Recovery, AFinishThatIsHeardAfterADeathEndsTheJobWell) {
   const JobId id = RunThreeRanks(scenario);
   scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)"));
   scenario.Do(Changed(scenario.job(id), 2, kFinished));
+  // The other one may have finished, too, and has more to tell.
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Released(scenario.job(id), 1, 17));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST(Recovery, AFinishedJobWaitsForARankWhoseSessionBroke) {
+  Scenario scenario;
+  const JobId id = RunThreeRanks(scenario);
+  scenario.Do(Changed(scenario.job(id), 1, kFinished));
+  scenario.Do(Changed(scenario.job(id), 2, kFinished));
+  scenario.Do(Failed(scenario.job(id), 0, "its session broke", 17, /*lost_peer=*/0));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+  v1::DurableEvent finished = Changed(scenario.job(id), 0, kFinished);
+  finished.mutable_rank_changed()->set_weights_path("out/tiny");
+  scenario.Do(finished);
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(scenario.job(id).weights_path, "out/tiny");
 }
 
 TEST(Recovery, ARecoveringJobGoesBeforeQueuedOnesOfItsPriority) {

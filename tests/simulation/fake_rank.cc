@@ -11,12 +11,15 @@ namespace sherd::simulation {
 namespace {
 
 constexpr absl::Duration kFormationPatience = absl::Seconds(10);
+// One of so many steps is saved.
+constexpr int64_t kStepsOfCheckpoint = 8;
 constexpr absl::Duration kRetry = absl::Milliseconds(50);
 
-// Exchanges are numbered in their order: that before the update of step s + 1, and one after step s
-// that nothing follows.
-int64_t UpdateExchange(int64_t step) { return 2 * step + 2; }
-int64_t SettlingExchange(int64_t step) { return 2 * step + 1; }
+// Exchanges by number, in their order: those after step s that no update follows, once the step is
+// stored and once the weights are written; and that before the update of step s + 1.
+int64_t SettlingExchange(int64_t step) { return 3 * step; }
+int64_t WritingExchange(int64_t step) { return 3 * step + 1; }
+int64_t UpdateExchange(int64_t step) { return 3 * step + 2; }
 
 }  // namespace
 
@@ -167,23 +170,13 @@ void FakeRank::BeReady() {
   if (leads()) {
     for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
   }
-  if (committed_ == assignment_.spec().train().steps()) {
-    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
-  }
+  // Weights are written by all together.
+  settles_ = committed_ == assignment_.spec().train().steps();
   Compute();
 }
 
 void FakeRank::Save() {
-  if (leads()) {
-    const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", committed_);
-    cluster_.referee.Saves(assignment_.job_id(), path, lineage_);
-    v1::RankReport report = Stamp();
-    report.mutable_checkpoint()->set_step(committed_);
-    report.mutable_checkpoint()->set_epoch(assignment_.epoch());
-    report.mutable_checkpoint()->set_path(path);
-    process_.Report(std::move(report));
-  }
-  pausing_ = finishing_ = true;
+  if (leads()) TellCheckpoint();
   TrainerEnded ended;
   ended.paused = true;
   ended.step = committed_;
@@ -198,7 +191,9 @@ void FakeRank::Enter() {
   if (waits_for_store_) return;
   const auto step = static_cast<int64_t>(lineage_.size());
   Cluster::World::Exchange& exchange =
-      world().exchanges[settles_ ? SettlingExchange(step) : UpdateExchange(step)];
+      world().exchanges[writes_    ? WritingExchange(step)
+                        : settles_ ? SettlingExchange(step)
+                                   : UpdateExchange(step)];
   exchange.entered |= uint64_t{1} << assignment_.rank();
   exchange.pause |= pause_;
   if (exchange.entered + 1 != uint64_t{1} << assignment_.world()) return;
@@ -211,10 +206,12 @@ void FakeRank::Enter() {
 void FakeRank::ComeBack() {
   Commit();
   const auto step = static_cast<int64_t>(lineage_.size());
-  if (settles_) {
+  if (writes_ || (settles_ && pausing_)) {
     finishing_ = true;
-    return After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Finish);
+    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
   }
+  writes_ = settles_;
+  if (writes_) return After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Enter);
   const int64_t last = assignment_.spec().train().steps();
   pausing_ = world().exchanges[UpdateExchange(step)].pause && step + 1 < last;
   Update();
@@ -224,7 +221,20 @@ void FakeRank::Commit() {
   if (!std::exchange(uncommitted_, false)) return;
   committed_ = static_cast<int64_t>(lineage_.size());
   cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
-  if (leads()) SendStep(committed_);
+  if (!leads()) return;
+  SendStep(committed_);
+  if (cluster_.chance.OneIn(kStepsOfCheckpoint)) After(cluster_.Delay(), &FakeRank::TellCheckpoint);
+}
+
+void FakeRank::TellCheckpoint() {
+  const Lineage saved = lineage_.substr(0, static_cast<size_t>(committed_));
+  const std::string path = absl::StrCat("epoch-", assignment_.epoch(), "-step-", saved.size());
+  cluster_.referee.Saves(assignment_.job_id(), path, saved);
+  v1::RankReport report = Stamp();
+  report.mutable_checkpoint()->set_step(static_cast<int64_t>(saved.size()));
+  report.mutable_checkpoint()->set_epoch(assignment_.epoch());
+  report.mutable_checkpoint()->set_path(path);
+  process_.Report(std::move(report));
 }
 
 void FakeRank::SendStep(int64_t step) {

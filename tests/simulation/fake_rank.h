@@ -56,6 +56,7 @@ class FakeRank {
   bool CopyFrom(const v1::RestoreSource& source);
   void Commit();
   void SendStep(int64_t step);
+  void TellCheckpoint();
   // Its copies elsewhere, which are sent what it stores.
   void StoreRemote(size_t copy);
   void PeerLost(int rank);
@@ -87,7 +88,9 @@ class FakeRank {
   bool stored_ = true;
   bool uncommitted_ = false;
   bool waits_for_store_ = false;
-  bool settles_ = false;  // the exchange that it is in updates nothing
+  // No update follows the exchange that it is in; the weights are being written.
+  bool settles_ = false;
+  bool writes_ = false;
   bool pausing_ = false;
   int64_t committed_ = 0;
 };

@@ -170,6 +170,10 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
                         Described(restored), ", although ", lost, " processes were lost and ",
                         job.promised, " may be"));
   }
+  if (!keeps && record.checkpoint && record.checkpoint->step > step) {
+    Accuse(absl::StrCat(name, " goes on after step ", step, " although a checkpoint has step ",
+                        record.checkpoint->step));
+  }
   // Who thaws of such a world may find nobody who has fenced its memory.
   if (lost > job.promised) job.forgiven_before = record.epoch.value();
   if (!keeps) {
