@@ -109,6 +109,22 @@ void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::Worke
       SendAbort{worker.id, worker.incarnation, seat, "the job went on without this worker"});
 }
 
+// The next epoch is not planned yet, and the process that came back may hold what it needs. A rank
+// that it still works as tells so when it is released.
+void AskReturned(Transition& transition, JobRecord& job, const WorkerState& worker) {
+  if (worker.seat) return;
+  const auto is_worker = [&](const CopyHolder& holder) {
+    return holder.worker == worker.id && holder.incarnation == worker.incarnation;
+  };
+  const auto found = std::find_if(job.holders.begin(), job.holders.end(), is_worker);
+  if (found == job.holders.end()) {
+    job.holders.push_back({worker.id, worker.incarnation, false});
+  } else {
+    found->left = false;
+  }
+  transition.Act(SendReportHoldings{worker.id, worker.incarnation, job.id, job.epoch});
+}
+
 // A process that had been given up may hold much of jobs that went on, or ended, without it.
 void TellWhatIsOver(Transition& transition, const WorkerState& worker) {
   for (auto& [id, job] : transition.state().jobs) {
@@ -121,6 +137,8 @@ void TellWhatIsOver(Transition& transition, const WorkerState& worker) {
     } else if (IsUnderway(job.state)) {
       // It is told with the others, when the job runs. Until then it counts as holding nothing.
       job.answers.try_emplace(worker.id, Answer{worker.incarnation, {}});
+      if (job.state == v1::JOB_STATE_RECOVERING && !IsAtWork(job))
+        AskReturned(transition, job, worker);
     }
   }
 }

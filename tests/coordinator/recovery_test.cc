@@ -196,6 +196,37 @@ TEST(Recovery, AStepBetweenFailuresBeginsTheCountAnew) {
   EXPECT_EQ(scenario.job(id).fruitless, 0);
 }
 
+// A process that was only out of reach, or frozen, comes back with what it holds: it is asked
+// before the next epoch is planned, also when its trainer has ended meanwhile.
+TEST(Recovery, AProcessThatComesBackIsAskedWhatItHolds) {
+  Scenario scenario;
+  const JobId id = RunThreeRanks(scenario, /*spares=*/0, /*min_workers=*/3);
+  // Ranks 1 and 2 store copies for 0 and 1; with both of them gone, nobody has rank 1's shard.
+  scenario.Do(Lost("w1", 1, "its lease lapsed", 17));
+  scenario.Do(Lost("w2", 1, "its lease lapsed", 17));
+  scenario.ReleaseAll(id, 17);
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  for (const char* worker : {"w1", "w2"}) {
+    scenario.Do(Joined(worker, 1));
+    ASSERT_THAT(scenario.ActionsOf<SendReportHoldings>(), SizeIs(1)) << worker;
+    EXPECT_EQ(scenario.ActionsOf<SendReportHoldings>()[0].worker, WorkerId(worker));
+    EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  }
+  for (const int rank : {1, 2}) {
+    const RankState& state = scenario.job(id).ranks[rank];
+    v1::DurableEvent answer =
+        Answered(scenario.job(id), {state.worker, state.incarnation, false}, 17);
+    v1::Holding& own = *answer.mutable_holdings_reported()->add_holdings();
+    own.set_epoch(1);
+    own.set_world(3);
+    own.set_owner(rank);
+    own.set_step(17);
+    scenario.Do(std::move(answer));
+  }
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).restore.step, 17);
+}
+
 TEST(Recovery, WhenNoVersionIsWholeTheNewestCheckpointIsTakenAndTheLossIsTold) {
   Scenario scenario;
   const JobId id = RunThreeRanks(scenario);
