@@ -70,6 +70,8 @@ v1::JobSpec JobOf(const Options& options) {
   spec.mutable_parallel()->set_strategy(options.strategy);
   spec.mutable_precision()->set_compute(options.compute);
   spec.mutable_precision()->set_grad(options.compute);
+  // What is compared with keeps none either; bench/copies_cost.py measures them.
+  spec.mutable_elastic()->set_replicas(0);
   spec = NormalizeJobSpec(spec);
   const v1::InvalidFields invalid = ValidateJobSpec(spec);
   if (invalid.fields_size() != 0) std::cerr << invalid.DebugString();
@@ -94,12 +96,14 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   RankMesh mesh(AxesOf(world, options.world));
   RankArenas arenas;
   arenas.sharers = mesh.sharers().arena();
-  RankMemory memory(plan, arenas, meter);
+  RankMemory memory(plan, arenas, VersionSlots{}, meter);
+  StepCommits commits(/*segment=*/nullptr, /*report=*/nullptr);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
                 KeptActivations::kEverything, *ops, meter);
   RandomBytes source(options.micro_batch * options.seq_len);
-  StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, source, meter);
+  StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, commits, source,
+                        meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);
 
   const int64_t tokens = options.global_batch * options.seq_len;
