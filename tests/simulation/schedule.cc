@@ -15,8 +15,9 @@ namespace {
 
 // In simulated time. The hang time-out and the formation's are the longest that anything waits.
 constexpr absl::Duration kLongest = absl::Minutes(20);
-// After the last job's end: releases, and what may be dropped, are on their way.
-constexpr absl::Duration kSettling = absl::Seconds(15);
+// After the last job's end: releases, and what may be dropped, are on their way. Longer than a freeze
+// and the time that a rank has to end after its abort.
+constexpr absl::Duration kSettling = absl::Seconds(40);
 constexpr int kMostFruitless = 3;
 
 // Small in all that the coordinator computes from; in every world up to five each rank has work.
