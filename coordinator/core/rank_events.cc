@@ -60,7 +60,8 @@ void OnFinished(Transition& transition, JobRecord& job, RankState& rank,
 void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
               const v1::RankChanged& event) {
   if (rank.left) return;
-  // A session that broke: who lives comes back and tells how it finished, too; else it is lost soon.
+  // A session that broke: who lives comes back and tells how it finished, too; else it is lost
+  // soon.
   if (AnyFinished(job) && event.lost_peer() == event.rank()) return;
   rank.phase = RankPhase::kFailed;
   rank.reason = event.error();

@@ -71,7 +71,9 @@ std::vector<v1::SessionResponse> MissedMessages(const State& state, const Worker
   for (const auto& [id, job] : state.jobs) {
     if (OwesHoldings(job, worker)) missed.push_back(ReportHoldingsMessage(id, job.epoch));
     const bool ended = IsTerminal(job.state) && now_unix_ms - job.ended_unix_ms <= kEndedToldMs;
-    const bool restored = job.state == v1::JOB_STATE_RUNNING && job.epoch.value() > 1;
+    // Also of an epoch that has ended since.
+    const bool restored =
+        IsUnderway(job.state) && job.restored == job.epoch && job.epoch.value() > 1;
     // Also to one that the job does not name any more: it may hold what it had of an older epoch.
     if (ended || restored) {
       missed.push_back(RetainMessage(id, job.epoch, ended));

@@ -74,8 +74,7 @@ TEST(Copies, AProcessThatHoldsAShardForTwoRanksCountsOnce) {
   Scenario scenario;
   scenario.JoinWorkers(3);
   const JobId id("tiny-1");
-  v1::DurableEvent submitted =
-      Submitted(id, {.min_workers = 2, .max_workers = 2, .replicas = 2});
+  v1::DurableEvent submitted = Submitted(id, {.min_workers = 2, .max_workers = 2, .replicas = 2});
   submitted.mutable_job_submitted()->mutable_spec()->mutable_parallel()->set_strategy(
       v1::STRATEGY_DDP);
   scenario.Do(submitted);

@@ -21,7 +21,9 @@ class EventQueue final : public Clock {
     tasks_.push_back({std::max(time, now_), ++added_, std::move(task)});
     std::push_heap(tasks_.begin(), tasks_.end(), IsLater);
   }
-  void After(absl::Duration delay, std::function<void()> task) { At(now_ + delay, std::move(task)); }
+  void After(absl::Duration delay, std::function<void()> task) {
+    At(now_ + delay, std::move(task));
+  }
 
   // False when nothing is left.
   bool RunNext() {

@@ -10,10 +10,8 @@
 namespace sherd::simulation {
 namespace {
 
-constexpr absl::Duration kFormationPatience = absl::Seconds(10);
 // One of so many steps is saved.
 constexpr int64_t kStepsOfCheckpoint = 8;
-constexpr absl::Duration kRetry = absl::Milliseconds(50);
 
 // Exchanges by number, in their order: those after step s that no update follows, once the step is
 // stored and once the weights are written; and that before the update of step s + 1.
@@ -53,136 +51,6 @@ void FakeRank::Start() {
   After(cluster_.chance.Milliseconds(0, 10), &FakeRank::Join);
 }
 
-void FakeRank::Join() {
-  Cluster::World& all = world();
-  all.joined |= uint64_t{1} << assignment_.rank();
-  After(kFormationPatience, &FakeRank::GiveUpForming);
-  if (all.joined + 1 != uint64_t{1} << assignment_.world()) return;
-  for (const auto& [rank, other] : all.ranks) {
-    other->After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Form);
-  }
-}
-
-void FakeRank::GiveUpForming() {
-  if (!formed_) Fail(absl::DeadlineExceededError("the group did not form in time"));
-}
-
-void FakeRank::Form() {
-  formed_ = true;
-  // Whoever has ended meanwhile has closed its links.
-  for (int rank = 0; rank < assignment_.world(); ++rank) {
-    if (!world().ranks.contains(rank)) return PeerLost(rank);
-  }
-  segment_ = std::make_shared<Segment>();
-  segment_->key = {assignment_.job_id(), assignment_.epoch(), assignment_.world(),
-                   assignment_.rank()};
-  if (!process_.store().Keep(segment_)) {
-    return Fail(absl::FailedPreconditionError("this epoch has ended here"));
-  }
-  After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Restore);
-}
-
-bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
-  const v1::RestorePlan& plan = assignment_.restore();
-  const SegmentKey key{assignment_.job_id(), plan.epoch(), plan.world(), source.owner()};
-  std::shared_ptr<Segment> held = process_.store().Find(key);
-  // Its own memory may be of the same shard, and lack the step that a copy of it has.
-  if (held == nullptr || held->Find(plan.step()) < 0) {
-    const auto holder = cluster_.processes.find(source.address());
-    const bool answers = holder != cluster_.processes.end() && holder->second->alive();
-    if (answers) held = holder->second->store().Find(key);
-  }
-  const int slot = held == nullptr ? -1 : held->Find(plan.step());
-  if (slot < 0) return false;
-  reading_.push_back({held, slot});
-  lineage_ = held->slots[slot].lineage;
-  return true;
-}
-
-void FakeRank::Restore() {
-  const v1::RestorePlan& plan = assignment_.restore();
-  if (!plan.checkpoint().empty()) {
-    lineage_ = cluster_.referee.Saved(assignment_.job_id(), plan.checkpoint());
-  }
-  for (const v1::RestoreSource& source : plan.sources()) {
-    const auto holder = cluster_.processes.find(source.address());
-    const bool frozen = holder != cluster_.processes.end() && holder->second->frozen();
-    if (frozen && holder->second != &process_) return After(kRetry, &FakeRank::Restore);
-  }
-  reading_.clear();
-  for (const v1::RestoreSource& source : plan.sources()) {
-    if (!CopyFrom(source)) {
-      return Fail(absl::UnavailableError(absl::StrCat("a part of step ", plan.step(), " of epoch ",
-                                                      plan.epoch(), " cannot be had")));
-    }
-  }
-  if (plan.checkpoint().empty() && plan.step() > 0 && reading_.empty()) {
-    return Fail(absl::UnavailableError("the restore plan names nobody"));
-  }
-  After(cluster_.chance.Milliseconds(1, 10), &FakeRank::EndRestore);
-}
-
-void FakeRank::EndRestore() {
-  for (const auto& [segment, slot] : std::exchange(reading_, {})) {
-    const Segment::Slot& read = segment->slots[slot];
-    if (read.lineage == lineage_ && !read.torn) continue;
-    cluster_.referee.Accuse(absl::StrCat("rank ", assignment_.rank(), " of epoch ",
-                                         assignment_.epoch(), " of ", assignment_.job_id(),
-                                         " restored memory that was being written"));
-  }
-  segment_->slots[0].lineage = lineage_;
-  if (!lineage_.empty()) {
-    cluster_.referee.Stores(assignment_.job_id(), assignment_.epoch(), lineage_);
-    if (!segment_->Complete(0)) return Fail(absl::AbortedError("the epoch has ended"));
-  }
-  committed_ = static_cast<int64_t>(lineage_.size());
-  HandOver();
-}
-
-void FakeRank::HandOver() {
-  for (; handed_over_ < static_cast<size_t>(assignment_.holders_size()); ++handed_over_) {
-    const auto found = cluster_.processes.find(assignment_.holders(static_cast<int>(handed_over_)));
-    WorkerProcess* holder = found == cluster_.processes.end() ? nullptr : found->second;
-    if (holder != nullptr && holder->frozen()) return After(kRetry, &FakeRank::HandOver);
-    std::shared_ptr<Segment> held = segment_;
-    if (holder != nullptr && holder->host() != process_.host()) {
-      held = std::make_shared<Segment>(*segment_);
-      held->fenced = false;
-    }
-    if (holder == nullptr || !holder->alive() || !holder->store().Keep(held)) {
-      return Fail(absl::UnavailableError("a process does not hold this rank's shard"));
-    }
-    if (held != segment_) copies_.push_back({holder, held, true});
-  }
-  After(cluster_.chance.Milliseconds(0, 3), &FakeRank::BeReady);
-}
-
-void FakeRank::BeReady() {
-  cluster_.referee.IsReady(assignment_.job_id(), assignment_.epoch(), assignment_.rank(), lineage_);
-  // What is restored everywhere, or will be before anything is updated, is committed.
-  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
-  v1::RankReport report = Stamp();
-  report.mutable_ready()->set_copies(assignment_.holders_size());
-  process_.Report(std::move(report));
-  if (assignment_.save_and_stop()) {
-    return After(cluster_.chance.Milliseconds(1, 20), &FakeRank::Save);
-  }
-  if (leads()) {
-    for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
-  }
-  // Weights are written by all together.
-  settles_ = committed_ == assignment_.spec().train().steps();
-  Compute();
-}
-
-void FakeRank::Save() {
-  if (leads()) TellCheckpoint();
-  TrainerEnded ended;
-  ended.paused = true;
-  ended.step = committed_;
-  End(std::move(ended));
-}
-
 void FakeRank::Compute() { After(cluster_.chance.Milliseconds(1, 15), &FakeRank::Enter); }
 
 void FakeRank::Enter() {
@@ -190,10 +58,9 @@ void FakeRank::Enter() {
   waits_for_store_ = !stored_ && !early;
   if (waits_for_store_) return;
   const auto step = static_cast<int64_t>(lineage_.size());
-  Cluster::World::Exchange& exchange =
-      world().exchanges[writes_    ? WritingExchange(step)
-                        : settles_ ? SettlingExchange(step)
-                                   : UpdateExchange(step)];
+  Cluster::World::Exchange& exchange = world().exchanges[writes_    ? WritingExchange(step)
+                                                         : settles_ ? SettlingExchange(step)
+                                                                    : UpdateExchange(step)];
   exchange.entered |= uint64_t{1} << assignment_.rank();
   exchange.pause |= pause_;
   if (exchange.entered + 1 != uint64_t{1} << assignment_.world()) return;
@@ -208,6 +75,7 @@ void FakeRank::ComeBack() {
   const auto step = static_cast<int64_t>(lineage_.size());
   if (writes_ || (settles_ && pausing_)) {
     finishing_ = true;
+    if (assignment_.save_and_stop() && leads()) TellCheckpoint();
     return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Finish);
   }
   writes_ = settles_;
@@ -296,7 +164,8 @@ void FakeRank::Stored() {
   if (!slot.whole) {
     if (!segment_->Complete(newest_slot_)) return Fail(absl::AbortedError("the epoch has ended"));
   }
-  stored_ = std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) { return copy.stored; });
+  stored_ =
+      std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) { return copy.stored; });
   if (stored_ && std::exchange(waits_for_store_, false)) Enter();
 }
 
@@ -364,9 +233,8 @@ void FakeRank::CloseLinks() {
   if (finishing_) return;
   for (const auto& [rank, other] : all.ranks) {
     if (!other->formed_) continue;
-    other->process_.After(cluster_.Delay(), [other = other, lost = assignment_.rank()] {
-      other->PeerLost(lost);
-    });
+    other->process_.After(cluster_.Delay(),
+                          [other = other, lost = assignment_.rank()] { other->PeerLost(lost); });
   }
 }
 

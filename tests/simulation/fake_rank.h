@@ -44,7 +44,6 @@ class FakeRank {
   void EndRestore();
   void HandOver();
   void BeReady();
-  void Save();
   void Compute();
   void Enter();
   void ComeBack();

@@ -35,9 +35,9 @@ struct Totals {
     std::cout << schedules << " schedules in " << seconds << " s ("
               << static_cast<double>(schedules) / seconds << "/s): " << sum.events << " events, "
               << sum.committed_steps << " committed steps, " << sum.epochs << " epochs, "
-              << sum.losses << " lives lost, " << sum.rollbacks << " rollbacks; jobs: "
-              << sum.succeeded << " succeeded, " << sum.failed << " failed, " << sum.cancelled
-              << " cancelled\n";
+              << sum.losses << " lives lost, " << sum.rollbacks
+              << " rollbacks; jobs: " << sum.succeeded << " succeeded, " << sum.failed
+              << " failed, " << sum.cancelled << " cancelled\n";
   }
 };
 

@@ -4,24 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/copies.h"
+#include "tests/simulation/lineage.h"
 
 namespace sherd::simulation {
-namespace {
-
-bool IsPrefix(const Lineage& shorter, const Lineage& longer) {
-  return longer.compare(0, shorter.size(), shorter) == 0;
-}
-
-// "step 3 (epochs 1 1 2)".
-std::string Described(const Lineage& lineage) {
-  std::string text = absl::StrCat("step ", lineage.size(), " (epochs");
-  for (const char epoch : lineage) absl::StrAppend(&text, " ", static_cast<int>(epoch));
-  return text + ")";
-}
-
-}  // namespace
-
 void Referee::Accuse(std::string sentence) {
   trace_.Say("WRONG: ", sentence);
   if (!verdict_) verdict_ = std::move(sentence);
@@ -30,8 +15,8 @@ void Referee::Accuse(std::string sentence) {
 void Referee::Began(const std::string& job, int64_t epoch, int rank, uint64_t life) {
   const auto [other, first] = working_.insert({{job, epoch, rank}, life});
   if (!first) {
-    Accuse(absl::StrCat("rank ", rank, " of epoch ", epoch, " of ", job, " is worked on twice: by life ",
-                        other->second, " and by life ", life));
+    Accuse(absl::StrCat("rank ", rank, " of epoch ", epoch, " of ", job,
+                        " is worked on twice: by life ", other->second, " and by life ", life));
   }
   const std::string work = absl::StrCat("rank ", rank, " of epoch ", epoch, " of ", job);
   const auto [busy, free] = busy_.insert({life, work});
@@ -84,8 +69,8 @@ void Referee::Commits(const std::string& name, int64_t epoch, const Lineage& lin
   }
   const bool agrees = IsPrefix(lineage, job.committed) || IsPrefix(job.committed, lineage);
   if (!agrees) {
-    return Accuse(absl::StrCat("epoch ", epoch, " of ", name, " commits ", Described(lineage), ", but ",
-                               Described(job.committed), " was committed"));
+    return Accuse(absl::StrCat("epoch ", epoch, " of ", name, " commits ", Described(lineage),
+                               ", but ", Described(job.committed), " was committed"));
   }
   if (lineage.size() <= job.committed.size()) return;
   ++committed_;
@@ -109,8 +94,8 @@ void Referee::SeeBatch(const LogBatch& batch) {
 void Referee::SeeFeed(const v1::JobEvent& entry) {
   Job& job = jobs_[entry.job_id()];
   if (entry.sequence() != ++job.feed_sequence) {
-    Accuse(absl::StrCat("the feed of ", entry.job_id(), " has entry ", entry.sequence(), " instead of ",
-                        job.feed_sequence));
+    Accuse(absl::StrCat("the feed of ", entry.job_id(), " has entry ", entry.sequence(),
+                        " instead of ", job.feed_sequence));
   }
   if (entry.has_state()) {
     trace_.Say("feed of ", entry.job_id(), ": ", v1::JobState_Name(entry.state().state()), " ",
@@ -118,8 +103,8 @@ void Referee::SeeFeed(const v1::JobEvent& entry) {
   }
   if (entry.has_done()) job.done = true;
   if (entry.has_rollback()) {
-    trace_.Say("feed of ", entry.job_id(), ": rollback from step ", entry.rollback().from_step(), " to ",
-               entry.rollback().to_step());
+    trace_.Say("feed of ", entry.job_id(), ": rollback from step ", entry.rollback().from_step(),
+               " to ", entry.rollback().to_step());
     job.feed_step = std::min(job.feed_step, entry.rollback().to_step());
   }
   if (!entry.has_step()) return;
@@ -134,65 +119,6 @@ void Referee::SeeFeed(const v1::JobEvent& entry) {
                         Described(job.committed), " is committed"));
   }
   job.feed_step = step;
-}
-
-void Referee::SeeState(const State& state) {
-  for (const auto& [id, record] : state.jobs) {
-    Job& job = jobs_[id.value()];
-    if (record.epoch.value() != job.epoch) SeePlan(job, record);
-  }
-}
-
-void Referee::SeePlan(Job& job, const JobRecord& record) {
-  const std::string& name = record.id.value();
-  if (record.epoch.value() < job.epoch) {
-    return Accuse(absl::StrCat(name, " went back from epoch ", job.epoch, " to ",
-                               record.epoch.value()));
-  }
-  ++epochs_;
-  const int64_t step = record.restore.step;
-  const auto lost = static_cast<int64_t>(job.missing.size());
-  trace_.Say(name, ": epoch ", record.epoch.value(), " of ", record.ranks.size(),
-             " ranks goes on after step ", step, "; committed: ", Described(job.committed), "; ", lost,
-             " lost of the last whole world, which survives ", job.promised);
-  Lineage restored;
-  if (record.restore.version) {
-    const Version& version = *record.restore.version;
-    const auto known = versions_.find({name, version.epoch, version.step});
-    if (known == versions_.end()) return Accuse(absl::StrCat(name, " restores what nobody stored"));
-    restored = known->second;
-  } else if (!record.restore.checkpoint.empty()) {
-    restored = Saved(name, record.restore.checkpoint);
-  }
-  const bool keeps = IsPrefix(job.committed, restored);
-  if (!keeps && lost <= job.promised) {
-    Accuse(absl::StrCat(name, " loses ", Described(job.committed), " by going on after ",
-                        Described(restored), ", although ", lost, " processes were lost and ",
-                        job.promised, " may be"));
-  }
-  if (!keeps && record.checkpoint && record.checkpoint->step > step) {
-    Accuse(absl::StrCat(name, " goes on after step ", step, " although a checkpoint has step ",
-                        record.checkpoint->step));
-  }
-  // Who thaws of such a world may find nobody who has fenced its memory.
-  if (lost > job.promised) job.forgiven_before = record.epoch.value();
-  if (!keeps) {
-    ++rollbacks_;
-    job.committed = restored;
-  }
-  job.epoch = record.epoch.value();
-  job.world = static_cast<int>(record.ranks.size());
-  job.went_on_after = step;
-  job.ready.clear();
-  job.current.clear();
-  for (const RankState& rank : record.ranks) job.current.insert(rank.incarnation.value());
-  for (const CopyHolder& holder : record.holders) job.current.insert(holder.incarnation.value());
-  for (const uint64_t life : job.current) {
-    job.named.insert(life);
-    if (lost_.contains(life)) job.missing.insert(life);
-  }
-  // Until the new world is whole, the smaller of the two.
-  job.promised = job.epoch == 1 ? FewestCopies(record) : std::min(job.promised, FewestCopies(record));
 }
 
 void Referee::SeeEnd(const State& state) {

@@ -58,11 +58,11 @@ class Referee {
   struct Job {
     int64_t epoch = 0;
     int world = 0;
-    int64_t promised = 0;         // losses that the newest epoch that was ready survives
-    std::set<uint64_t> named;     // lives that it, or one planned after it, named
-    std::set<uint64_t> current;   // of the newest epoch
-    std::set<int> ready;          // its ranks
-    std::set<uint64_t> missing;   // of `named`, lost since
+    int64_t promised = 0;        // losses that the newest epoch that was ready survives
+    std::set<uint64_t> named;    // lives that it, or one planned after it, named
+    std::set<uint64_t> current;  // of the newest epoch
+    std::set<int> ready;         // its ranks
+    std::set<uint64_t> missing;  // of `named`, lost since
     Lineage committed;
     int64_t went_on_after = 0;
     // Epochs before this one were planned away by more losses than were promised for.

@@ -15,8 +15,9 @@ namespace {
 
 // In simulated time. The hang time-out and the formation's are the longest that anything waits.
 constexpr absl::Duration kLongest = absl::Minutes(20);
-// After the last job's end: releases, and what may be dropped, are on their way.
-constexpr absl::Duration kSettling = absl::Seconds(15);
+// After the last job's end: releases, and what may be dropped, are on their way. Longer than a freeze
+// and the time that a rank has to end after its abort.
+constexpr absl::Duration kSettling = absl::Seconds(40);
 constexpr int kMostFruitless = 3;
 
 // Small in all that the coordinator computes from; in every world up to five each rank has work.
@@ -116,14 +117,15 @@ void Schedule::OnEnd(size_t index, int signal, int code) {
     report.set_exit_code(code);
     cluster_.queue.After(cluster_.Delay(), [this, report] { TellExit(report); });
   }
-  cluster_.queue.After(slot.alone ? cluster_.chance.Milliseconds(500, 4000)
-                                  : cluster_.chance.Milliseconds(50, 400),
-                       [this, index] { StartLife(index); });
+  cluster_.queue.After(
+      slot.alone ? cluster_.chance.Milliseconds(500, 4000) : cluster_.chance.Milliseconds(50, 400),
+      [this, index] { StartLife(index); });
 }
 
 void Schedule::TellExit(v1::ReportExitRequest report) {
   if (coordinator_.up()) {
-    return coordinator_.Hear([&](Controller& controller) { controller.fleet().ReportExit(report); });
+    return coordinator_.Hear(
+        [&](Controller& controller) { controller.fleet().ReportExit(report); });
   }
   cluster_.queue.After(absl::Milliseconds(200), [this, report] { TellExit(report); });
 }
@@ -161,7 +163,8 @@ void Schedule::Submit(size_t index) {
             cluster_.referee.Accuse("one request became two jobs");
           }
           if (!std::exchange(job.id, response->job().id()).empty() || !job.to_cancel) return;
-          cluster_.queue.After(cluster_.chance.Milliseconds(0, 800), [this, index] { Cancel(index); });
+          cluster_.queue.After(cluster_.chance.Milliseconds(0, 800),
+                               [this, index] { Cancel(index); });
         });
   });
   // Until it is answered, by whichever life of the coordinator.
@@ -264,15 +267,15 @@ void Schedule::CheckEnd(Outcome& outcome) {
     for (Slot& slot : slots_) {
       WorkerProcess& process = slot.current();
       if (!process.alive() || !process.store().HoldsAnythingOf(id.value())) continue;
-      cluster_.referee.Accuse(absl::StrCat(slot.name, " keeps holdings of ", id.value(),
-                                           ", which has ended"));
+      cluster_.referee.Accuse(
+          absl::StrCat(slot.name, " keeps holdings of ", id.value(), ", which has ended"));
     }
     if (record.state != v1::JOB_STATE_FAILED) continue;
     ++outcome.failed;
     const bool fruitless = absl::StrContains(record.reason, "epochs in a row ended");
     if (fruitless && faults_ >= kMostFruitless) continue;
-    cluster_.referee.Accuse(absl::StrCat(id.value(), " failed after ", faults_, " faults: ",
-                                         record.reason));
+    cluster_.referee.Accuse(
+        absl::StrCat(id.value(), " failed after ", faults_, " faults: ", record.reason));
   }
 }
 

@@ -23,7 +23,8 @@ void Stream::Open(const v1::Hello& hello) {
     if (!self->Passes(Direction::kUp)) return;
     CoordinatorHost& coordinator = *self->cluster_.coordinator;
     if (!coordinator.up()) {
-      return self->EndAtWorker(self->cluster_.Delay(), absl::UnavailableError("connection refused"));
+      return self->EndAtWorker(self->cluster_.Delay(),
+                               absl::UnavailableError("connection refused"));
     }
     self->life_ = coordinator.life();
     coordinator.AddStream(self);

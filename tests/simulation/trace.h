@@ -13,14 +13,14 @@ namespace sherd::simulation {
 // What happened, as sentences with their time; nothing is kept unless somebody wants to read it.
 class Trace {
  public:
-  Trace(const Clock& clock, bool wanted)
-      : clock_(clock), begin_(clock.Now()), wanted_(wanted) {}
+  Trace(const Clock& clock, bool wanted) : clock_(clock), begin_(clock.Now()), wanted_(wanted) {}
 
   template <typename... Parts>
   void Say(const Parts&... parts) {
     if (!wanted_) return;
-    lines_.push_back(absl::StrFormat("%10.3f ms  ", absl::ToDoubleMilliseconds(clock_.Now() - begin_)) +
-                     absl::StrCat(parts...));
+    lines_.push_back(
+        absl::StrFormat("%10.3f ms  ", absl::ToDoubleMilliseconds(clock_.Now() - begin_)) +
+        absl::StrCat(parts...));
   }
   bool wanted() const { return wanted_; }
   const std::vector<std::string>& lines() const { return lines_; }

@@ -37,8 +37,7 @@ void WorkerProcess::Run(std::function<void()> what) {
 }
 
 void WorkerProcess::After(absl::Duration delay, std::function<void()> what) {
-  cluster_.queue.After(delay,
-                       [this, what = std::move(what)]() mutable { Run(std::move(what)); });
+  cluster_.queue.After(delay, [this, what = std::move(what)]() mutable { Run(std::move(what)); });
 }
 
 void WorkerProcess::Start() {
@@ -257,7 +256,8 @@ void WorkerProcess::Perform(const AgentAction& action) {
 void WorkerProcess::BeginExit(int code) {
   cluster_.trace.Say(name_, " leaves with exit code ", code);
   if (code == kExitRefused) {
-    cluster_.referee.Accuse(absl::StrCat(name_, " was refused although it is the only process of its name"));
+    cluster_.referee.Accuse(
+        absl::StrCat(name_, " was refused although it is the only process of its name"));
   }
   exit_code_ = code;
   After(kFlushLimit, [this] { End(0, *exit_code_); });
