@@ -37,7 +37,7 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   job.suspicion = end.suspicion;
   job.end_kind = end.kind;
   job.cause = std::move(end.cause);
-  if (!job.progressed) ++job.fruitless;
+  job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
   job.times = {.struck = transition.now() - end.unnoticed_ms, .ended = transition.now()};
   transition.AbortRanks(job, job.cause);
   AskHolders(transition, job);

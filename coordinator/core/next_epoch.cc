@@ -10,6 +10,7 @@
 #include "common/counted.h"
 #include "coordinator/core/copies.h"
 #include "plan/holdings.h"
+#include "plan/world_layout.h"
 
 namespace sherd {
 namespace {
@@ -28,6 +29,7 @@ std::string DescribePoint(const RestorePoint& restore) {
 // Committed steps that the next epoch has to train again.
 void RollBack(Transition& transition, JobRecord& job, const RestorePoint& restore) {
   if (restore.step < job.step) {
+    job.high_step = std::max(job.high_step, job.step);
     v1::JobEvent event;
     v1::Rollback& rollback = *event.mutable_rollback();
     rollback.set_from_step(job.step);
@@ -49,6 +51,14 @@ void NameHolders(Transition& transition, JobRecord& job) {
     for (const WorkerId& holder : chosen[rank]) {
       if (!known.insert(holder).second) continue;
       job.holders.push_back({holder, transition.Worker(holder)->incarnation, false});
+    }
+  }
+  // Who is read from is of the epoch, too, until it has restored: one that has died unheard of must
+  // not be planned on again and again.
+  for (const auto& [part, sources] : job.restore.parts) {
+    for (const PartHolder& source : sources) {
+      if (!known.insert(source.worker).second) continue;
+      job.holders.push_back({source.worker, source.incarnation, false, /*source=*/true});
     }
   }
 }
@@ -126,6 +136,32 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   return point;
 }
 
+bool CanRestoreOn(const State& state, const JobRecord& job, const RestorePoint& restore,
+                  const std::vector<WorkerId>& workers) {
+  if (!restore.version) return true;
+  const int world = static_cast<int>(workers.size());
+  const int tensor = TensorDegreeOf(job.spec.parallel());
+  const int parts = PartsOf(job.spec, restore.version->world);
+  // Of a world that is cut otherwise a rank may need any part of its place in the tensor-parallel
+  // group.
+  const bool recut = parts != PartsOf(job.spec, world);
+  for (int rank = 0; rank < world; ++rank) {
+    const WorkerState& own = *FindWorker(state, workers[rank]);
+    const auto gives = [&](const PartHolder& holder) {
+      if (!IsAlive(state, holder.worker, holder.incarnation)) return false;
+      const std::string& domain = FindWorker(state, holder.worker)->shared_memory_domain;
+      return holder.worker == own.id || (!domain.empty() && domain == own.shared_memory_domain);
+    };
+    for (int part = rank % tensor; part < parts; part += tensor) {
+      if (!recut && part != PartOf(job.spec, world, rank)) continue;
+      const auto held = restore.parts.find(part);
+      if (held == restore.parts.end()) return false;
+      if (std::none_of(held->second.begin(), held->second.end(), gives)) return false;
+    }
+  }
+  return true;
+}
+
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
                RestorePoint restore, bool save_and_stop) {
   std::erase(transition.state().queue, job.id);
@@ -164,6 +200,7 @@ void RunEpoch(Transition& transition, JobRecord& job) {
   transition.Enter(job, v1::JOB_STATE_RUNNING, "");
   // Before the first epoch there is nothing older.
   if (job.epoch.value() > 1) transition.Retain(job, /*ended=*/false);
+  std::erase_if(job.holders, [](const CopyHolder& holder) { return holder.source; });
   // The first step may be heard of before the last rank's readiness.
   if (!first && job.progressed && !job.save_and_stop) AnnounceEpoch(transition, job);
   if (!first) return;

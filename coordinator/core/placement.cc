@@ -270,6 +270,16 @@ void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
 int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
   const Demand demand(job.spec);
   Domains usable = Usable(job, Leaving::kLeftOut, job.excluded);
+  std::set<std::string> homes;
+  for (const RankState& rank : job.ranks) {
+    const WorkerState* worker = FindWorker(state_, rank.worker);
+    if (worker != nullptr) homes.insert(worker->shared_memory_domain);
+  }
+  // Stored shards are read where memory can be shared.
+  if (homes.size() != 1 || homes.begin()->empty()) return 0;
+  for (auto& [kind, domains] : usable) {
+    std::erase_if(domains, [&](const auto& entry) { return entry.first != *homes.begin(); });
+  }
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
     if (worker == nullptr || worker->incarnation != rank.incarnation) continue;

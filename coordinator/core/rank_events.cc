@@ -185,7 +185,6 @@ void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event)
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
   job->step = std::max(job->step, event.step());
   job->progressed = true;
-  job->fruitless = 0;
   if (job->state == v1::JOB_STATE_RUNNING) AnnounceEpoch(transition, *job);
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
+#include "coordinator/core/copies.h"
 #include "coordinator/core/directories.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/core/next_epoch.h"
@@ -134,6 +135,15 @@ void Pass::PlaceAgain(JobRecord& job) {
     });
   }
   if (placement.workers.empty()) return Wait(job, std::move(placement));
+  if (!CanRestoreOn(transition_.state(), job, restore, placement.workers)) {
+    // Nothing is lost: it is out of reach of those that are idle.
+    placement.waiting = Waiting::kWorkers;
+    placement.reason =
+        absl::StrCat("waits for more workers on the hosts that hold the shards of step ",
+                     restore.step, ": those that are idle cannot read them");
+    placement.workers.clear();
+    return Wait(job, std::move(placement));
+  }
   FormEpoch(transition_, job, placement.workers, std::move(restore), save);
 }
 
@@ -183,6 +193,8 @@ void PlanChanges(Transition& transition, const WorkerPools& pools) {
     }
     // An epoch costs time: one that has not trained a step yet may find more workers soon.
     if (grows || !idle || !job.progressed) continue;
+    // What is not stored anywhere would be trained again.
+    if (WantedCopies(job.spec) == 0) continue;
     const auto world = static_cast<int64_t>(job.ranks.size());
     const int64_t larger = pools.LargestWorld(job);
     if (larger <= world) continue;

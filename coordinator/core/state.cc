@@ -89,7 +89,7 @@ std::string DescribeJob(const JobRecord& job) {
       " step=", job.step, " submitted=", job.submitted_unix_ms, " ended=", job.ended_unix_ms,
       " weights=", job.weights_path, " restored=", job.restored.value(),
       " starts=", absl::StrJoin(job.starts, ",", absl::PairFormatter(":")),
-      " fruitless=", job.fruitless, " usual=", job.usual_world,
+      " fruitless=", job.fruitless, " high=", job.high_step, " usual=", job.usual_world,
       " excluded=", DescribeWorkers({job.excluded.begin(), job.excluded.end()}),
       " reason=", job.reason, " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
   if (job.checkpoint) {

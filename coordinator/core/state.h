@@ -68,6 +68,8 @@ struct CopyHolder {
   Incarnation incarnation;
   // As of a rank.
   bool left = false;
+  // The epoch only reads from it while it forms.
+  bool source = false;
 };
 
 // What a process said that it holds of a job, when it last stopped to write.
@@ -172,8 +174,11 @@ struct JobRecord {
   // each went on after: one that has trained further had restored, too (RestoredEpoch).
   Epoch restored;
   std::map<int64_t, int64_t> starts;
-  // Epochs in a row that ended unplanned and without progress.
+  // Epochs in a row that ended unplanned and without progress: without a step that had not been
+  // committed before the last rollback, or a job that dies at the same step again and again would
+  // never end.
   int fruitless = 0;
+  int64_t high_step = 0;
   // Ranks of the last epoch that ran, or of the first that was formed.
   int64_t usual_world = 0;
   std::optional<SavedCheckpoint> checkpoint;

@@ -48,9 +48,9 @@ void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, cons
     job.step = std::max(job.step, loss.step);
     EndEpoch(transition, job,
              {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
-              .cause = absl::StrCat("worker ", holder.worker.value(),
-                                    ", which held copies, was lost after step ", job.step, ": ",
-                                    loss.cause),
+              .cause = absl::StrCat("worker ", holder.worker.value(), ", which ",
+                                    holder.source ? "was read from" : "held copies",
+                                    ", was lost after step ", job.step, ": ", loss.cause),
               .unnoticed_ms = loss.silent_ms});
   }
   NoteLeaving(transition, job);

@@ -108,6 +108,10 @@ AgentState::Actions AgentState::On(const TrainerEnded& event) {
   const RankId id = *std::exchange(rank_, std::nullopt);
   Actions actions;
   if (!owed_releases_.empty()) {
+    // Why it ended itself, if it did, is what its peers only passed on.
+    const bool own_failure =
+        !event.status.ok() && !absl::IsAborted(event.status) && event.lost_peer < 0;
+    if (own_failure) actions.push_back(Failed(id, std::string(event.status.message()), event));
     for (const RankId& owed : owed_releases_) actions.push_back(Released(owed, event.step));
     owed_releases_.clear();
   } else if (event.status.ok() && event.paused) {

@@ -412,6 +412,21 @@ TEST(AgentState, TheExitCodeTellsWhetherTheWorkerWasGivenUp) {
   EXPECT_THAT(Handle(busy, Aborted()), ElementsAre("report a/1/r1 failed", "exit 70"));
 }
 
+// Its peers' complaints reach the coordinator first, and its Abort comes back while the trainer
+// still cleans up: the cause is told nevertheless.
+TEST(AgentState, TellsItsOwnFailureAlsoWhenItWasAbortedMeanwhile) {
+  AgentState state;
+  Handle(state, Assign("a", 1));
+  Handle(state, Abort("a", 1));
+  TrainerEnded own = Broken("the file was cut short");
+  own.lost_peer = -1;
+  EXPECT_THAT(Handle(state, own), ElementsAre("report a/1/r1 failed", "report a/1/r1 released"));
+  AgentState other;
+  Handle(other, Assign("a", 1));
+  Handle(other, Abort("a", 1));
+  EXPECT_THAT(Handle(other, Broken("rank 2 went away")), ElementsAre("report a/1/r1 released"));
+}
+
 TEST(AgentState, AFailureThatWouldRepeatSaysSo) {
   AgentState state;
   Handle(state, Assign("a", 1));
