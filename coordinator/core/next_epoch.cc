@@ -10,7 +10,6 @@
 #include "common/counted.h"
 #include "coordinator/core/copies.h"
 #include "plan/holdings.h"
-#include "plan/world_layout.h"
 
 namespace sherd {
 namespace {
@@ -134,32 +133,6 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
     }
   }
   return point;
-}
-
-bool CanRestoreOn(const State& state, const JobRecord& job, const RestorePoint& restore,
-                  const std::vector<WorkerId>& workers) {
-  if (!restore.version) return true;
-  const int world = static_cast<int>(workers.size());
-  const int tensor = TensorDegreeOf(job.spec.parallel());
-  const int parts = PartsOf(job.spec, restore.version->world);
-  // Of a world that is cut otherwise a rank may need any part of its place in the tensor-parallel
-  // group.
-  const bool recut = parts != PartsOf(job.spec, world);
-  for (int rank = 0; rank < world; ++rank) {
-    const WorkerState& own = *FindWorker(state, workers[rank]);
-    const auto gives = [&](const PartHolder& holder) {
-      if (!IsAlive(state, holder.worker, holder.incarnation)) return false;
-      const std::string& domain = FindWorker(state, holder.worker)->shared_memory_domain;
-      return holder.worker == own.id || (!domain.empty() && domain == own.shared_memory_domain);
-    };
-    for (int part = rank % tensor; part < parts; part += tensor) {
-      if (!recut && part != PartOf(job.spec, world, rank)) continue;
-      const auto held = restore.parts.find(part);
-      if (held == restore.parts.end()) return false;
-      if (std::none_of(held->second.begin(), held->second.end(), gives)) return false;
-    }
-  }
-  return true;
 }
 
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,

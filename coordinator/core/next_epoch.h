@@ -18,11 +18,6 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
                RestorePoint restore, bool save_and_stop);
 
-// Whether each of `workers`, by rank of the next epoch, finds all parts of the version that it
-// needs in its own process or where it can share memory. True without a version.
-bool CanRestoreOn(const State& state, const JobRecord& job, const RestorePoint& restore,
-                  const std::vector<WorkerId>& workers);
-
 // Every rank has restored: the job runs, and what is older is not needed any more.
 void RunEpoch(Transition& transition, JobRecord& job);
 

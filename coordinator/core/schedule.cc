@@ -135,15 +135,6 @@ void Pass::PlaceAgain(JobRecord& job) {
     });
   }
   if (placement.workers.empty()) return Wait(job, std::move(placement));
-  if (!CanRestoreOn(transition_.state(), job, restore, placement.workers)) {
-    // Nothing is lost: it is out of reach of those that are idle.
-    placement.waiting = Waiting::kWorkers;
-    placement.reason =
-        absl::StrCat("waits for more workers on the hosts that hold the shards of step ",
-                     restore.step, ": those that are idle cannot read them");
-    placement.workers.clear();
-    return Wait(job, std::move(placement));
-  }
   FormEpoch(transition_, job, placement.workers, std::move(restore), save);
 }
 

@@ -144,8 +144,17 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
   metrics_.RecordMemory(meter_);
 }
 
+void RankJob::TellOwedSteps() {
+  if (!leads() || segment_ == nullptr) return;
+  for (v1::StepReport& report : segment_->Reports(assignment_.reported_step(), step_)) {
+    report.set_epoch(assignment_.epoch());
+    observer_.OnStep(report);
+  }
+}
+
 absl::Status RankJob::SaveAndStop() {
   paused_ = true;
+  TellOwedSteps();
   return EndWith(checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_));
 }
 
@@ -170,13 +179,7 @@ bool RankJob::EvaluatesAfter(int64_t step) const {
 absl::Status RankJob::RunSteps() {
   const int64_t steps = spec_.train().steps();
   const int64_t first = step_;
-  if (leads() && segment_ != nullptr) {
-    // What a reporter that died did not send.
-    for (v1::StepReport& report : segment_->Reports(assignment_.reported_step(), first)) {
-      report.set_epoch(assignment_.epoch());
-      observer_.OnStep(report);
-    }
-  }
+  TellOwedSteps();
   if (EvaluatesAfter(first) && assignment_.reported_eval_step() < first) {
     SHERD_RETURN_IF_ERROR(Evaluate());
   }

@@ -104,6 +104,8 @@ class RankJob {
   absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
   // Of an error: leaves nothing under way.
   absl::Status EndWith(absl::Status status);
+  // Reports of committed steps that a reporter which died did not send.
+  void TellOwedSteps();
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();

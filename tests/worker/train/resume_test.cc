@@ -201,12 +201,17 @@ TEST_F(Resuming, SavesAndStopsAndGoesOn) {
   LocalEpoch saving{.epoch = 2, .workers = first.workers(), .restore = {1, 2, step}};
   saving.holders = first.workers();
   saving.save_and_stop = true;
+  // The reporter died before it had sent the last one.
+  saving.reported_step = step - 1;
   const auto saved = Run(spec, 2, std::move(saving));
   for (const RankRecord& rank : saved) {
     EXPECT_TRUE(rank.result.paused);
     EXPECT_EQ(rank.result.step, step);
     EXPECT_TRUE(rank.ready);
   }
+  ASSERT_THAT(saved[0].steps, SizeIs(1));
+  EXPECT_EQ(saved[0].steps[0].step(), step);
+  EXPECT_EQ(saved[0].steps[0].loss(), whole[0].steps[static_cast<size_t>(step) - 1].loss());
   ASSERT_THAT(saved[0].checkpoints, SizeIs(1));
   EXPECT_EQ(saved[0].checkpoints[0].error(), "");
   EXPECT_EQ(saved[0].checkpoints[0].path(), Saved(step, 2));
