@@ -162,9 +162,9 @@ std::optional<v1::Holding> HoldingSegment::Held(int index) const {
     held.set_epoch(key_.epoch);
     held.set_world(key_.world);
     held.set_owner(key_.owner);
-    held.set_step(slot.step.load(std::memory_order_relaxed));
-    held.set_checksum(slot.checksum.load(std::memory_order_relaxed));
-    std::atomic_thread_fence(std::memory_order_acquire);
+    // Acquired, so that the marks are read again after them.
+    held.set_step(slot.step.load(std::memory_order_acquire));
+    held.set_checksum(slot.checksum.load(std::memory_order_acquire));
     // A writer changes marks a few times a step.
     if (head().marks.load(std::memory_order_relaxed) == before) return held;
   }
