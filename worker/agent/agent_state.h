@@ -120,8 +120,7 @@ using AgentAction =
 // - Every Abort is answered by RankReleased of its epoch, at once when no trainer of that epoch
 //   runs, else after the trainer has ended; Aborts of one epoch that come before that share one.
 // - A Pause is answered like an Abort when no trainer of its epoch runs; else the trainer is asked
-// to
-//   stop, and its end as asked is answered by RankReleased.
+//   to stop, and its end as asked is answered by RankReleased.
 // - An Assign of an epoch of its job that was assigned or aborted before changes nothing (F25).
 // - An Assign that comes while another rank is worked on is answered by RankFailed.
 // - Nothing is started or answered in kStopped; the end of the process says the rest.

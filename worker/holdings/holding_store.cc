@@ -66,7 +66,7 @@ std::vector<v1::Holding> HoldingStore::Seal(const std::string& job_id, int64_t e
   return held;
 }
 
-void HoldingStore::DropOlder(const std::string& job_id, int64_t epoch) {
+void HoldingStore::Retain(const std::string& job_id, int64_t epoch) {
   // Unmapped outside the lock.
   std::vector<std::shared_ptr<HoldingSegment>> dropped;
   absl::MutexLock lock(&mutex_);
@@ -76,8 +76,6 @@ void HoldingStore::DropOlder(const std::string& job_id, int64_t epoch) {
     entry = drop ? segments_.erase(entry) : std::next(entry);
   }
 }
-
-void HoldingStore::Retain(const std::string& job_id, int64_t epoch) { DropOlder(job_id, epoch); }
 
 void HoldingStore::Forget(const std::string& job_id) {
   {
@@ -90,16 +88,7 @@ void HoldingStore::Forget(const std::string& job_id) {
       sealed_.erase(oldest);
     }
   }
-  DropOlder(job_id, std::numeric_limits<int64_t>::max());
-}
-
-int64_t HoldingStore::bytes() const {
-  absl::MutexLock lock(&mutex_);
-  int64_t bytes = 0;
-  for (const auto& [key, segment] : segments_) {
-    bytes += segment->bytes();
-  }
-  return bytes;
+  Retain(job_id, std::numeric_limits<int64_t>::max());
 }
 
 bool HoldingStore::empty() const {

@@ -37,14 +37,11 @@ class HoldingStore {
   void Retain(const std::string& job_id, int64_t epoch) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of all segments, each counted whole also where other processes hold it too.
-  int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool empty() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   absl::Status Add(std::shared_ptr<HoldingSegment> segment) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckOpen(const HoldingKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  void DropOlder(const std::string& job_id, int64_t epoch) ABSL_LOCKS_EXCLUDED(mutex_);
 
   mutable absl::Mutex mutex_;
   std::map<HoldingKey, std::shared_ptr<HoldingSegment>> segments_ ABSL_GUARDED_BY(mutex_);
