@@ -81,6 +81,7 @@ Actions Apply(const v1::DurableEvent& event, State& state) {
     case v1::DurableEvent::kCheckpointSaved:
       OnCheckpointSaved(transition, event.checkpoint_saved());
       break;
+    case v1::DurableEvent::kPatienceExpired:
     case v1::DurableEvent::kSuspicionExpired:
     case v1::DurableEvent::EVENT_NOT_SET:
       break;
