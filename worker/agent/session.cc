@@ -283,6 +283,7 @@ void Session::Dispatch(v1::SessionResponse& response) {
       return handler_.OnPause(std::move(*response.mutable_pause()));
     case v1::SessionResponse::kLocate:
       return handler_.OnLocate(std::move(*response.mutable_locate()));
+    case v1::SessionResponse::kHold:
     case v1::SessionResponse::kWelcome:
     case v1::SessionResponse::MESSAGE_NOT_SET:
       return;  // an acknowledgement alone
