@@ -1,6 +1,7 @@
 #include "worker/comm/link_message.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/check.h"
 #include "common/status_macros.h"
@@ -9,8 +10,17 @@ namespace sherd {
 namespace {
 
 constexpr uint32_t kMagic = 0x44524853;  // "SHRD"
-constexpr uint8_t kVersion = 3;
-enum class Kind : uint8_t { kHello = 1, kSegment = 2, kGoodbye = 3, kHolding = 4 };
+constexpr uint8_t kVersion = 4;
+enum class Kind : uint8_t {
+  kHello = 1,
+  kSegment = 2,
+  kGoodbye = 3,
+  kHolding = 4,
+  kVersion = 5,
+  kReports = 6,
+  kRanges = 7,
+  kStored = 8
+};
 
 class Writer {
  public:
@@ -25,6 +35,7 @@ class Writer {
       out_.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte)));
     }
   }
+  void Double(double value) { Integer(std::bit_cast<uint64_t>(value)); }
   void String(const std::string& value) {
     SHERD_CHECK(value.size() <= kMaxLinkStringBytes);
     Integer(static_cast<uint16_t>(value.size()));
@@ -48,6 +59,13 @@ class Reader {
       value |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[byte])) << (8 * byte);
     }
     return static_cast<T>(value);
+  }
+  double Double() { return std::bit_cast<double>(Integer<uint64_t>()); }
+  // Of a list.
+  size_t Length(size_t most) {
+    const size_t length = Integer<uint16_t>();
+    if (length > most) wrong_ = true;
+    return wrong_ ? 0 : length;
   }
   std::string String() {
     const size_t length = Integer<uint16_t>();
@@ -110,6 +128,54 @@ std::string Encode(const LinkHolding& holding) {
   writer.Integer(holding.world);
   writer.Integer(holding.owner);
   writer.Integer(holding.slot_bytes);
+  writer.Integer(holding.step);
+  writer.String(holding.secret);
+  return writer.Take();
+}
+
+std::string Encode(const LinkVersion& version) {
+  Writer writer(Kind::kVersion);
+  writer.Integer(version.slot);
+  writer.Integer(version.step);
+  writer.Integer(version.checksum);
+  writer.Integer(version.skipped_windows);
+  writer.Double(version.loss);
+  writer.Integer(version.reports);
+  return writer.Take();
+}
+
+std::string Encode(const LinkReports& list) {
+  SHERD_CHECK(list.reports.size() <= LinkReports::kMost);
+  Writer writer(Kind::kReports);
+  writer.Integer(static_cast<uint16_t>(list.reports.size()));
+  for (const LinkReport& report : list.reports) {
+    writer.Integer(report.step);
+    writer.Double(report.loss);
+    writer.Double(report.grad_norm);
+    writer.Double(report.lr);
+    writer.Integer(report.tokens);
+    writer.Double(report.tokens_per_second);
+    writer.Double(report.step_ms);
+    writer.Double(report.exposed_ms);
+    writer.Integer(report.skipped_windows);
+  }
+  return writer.Take();
+}
+
+std::string Encode(const LinkRanges& list) {
+  SHERD_CHECK(list.ranges.size() <= LinkRanges::kMost);
+  Writer writer(Kind::kRanges);
+  writer.Integer(static_cast<uint16_t>(list.ranges.size()));
+  for (const LinkRanges::Range& range : list.ranges) {
+    writer.Integer(range.begin);
+    writer.Integer(range.bytes);
+  }
+  return writer.Take();
+}
+
+std::string Encode(const LinkStored& stored) {
+  Writer writer(Kind::kStored);
+  writer.Integer(stored.step);
   return writer.Take();
 }
 
@@ -149,15 +215,57 @@ LinkGoodbye DecodeGoodbye(Reader& reader) {
 LinkHolding DecodeHolding(Reader& reader) {
   LinkHolding holding;
   const uint8_t wish = reader.Integer<uint8_t>();
-  if (wish > static_cast<uint8_t>(LinkHolding::Wish::kGive)) reader.Refuse();
+  if (wish > static_cast<uint8_t>(LinkHolding::Wish::kRead)) reader.Refuse();
   holding.wish = static_cast<LinkHolding::Wish>(wish);
   holding.job_id = reader.String();
   holding.epoch = reader.Integer<int64_t>();
   holding.world = reader.Integer<int32_t>();
   holding.owner = reader.Integer<int32_t>();
   holding.slot_bytes = reader.Integer<int64_t>();
+  holding.step = reader.Integer<int64_t>();
+  holding.secret = reader.String();
   return holding;
 }
+
+LinkVersion DecodeVersion(Reader& reader) {
+  LinkVersion version;
+  version.slot = reader.Integer<int32_t>();
+  version.step = reader.Integer<int64_t>();
+  version.checksum = reader.Integer<uint64_t>();
+  version.skipped_windows = reader.Integer<int64_t>();
+  version.loss = reader.Double();
+  version.reports = reader.Integer<int32_t>();
+  return version;
+}
+
+LinkReports DecodeReports(Reader& reader) {
+  LinkReports list;
+  list.reports.resize(reader.Length(LinkReports::kMost));
+  for (LinkReport& report : list.reports) {
+    report.step = reader.Integer<int64_t>();
+    report.loss = reader.Double();
+    report.grad_norm = reader.Double();
+    report.lr = reader.Double();
+    report.tokens = reader.Integer<int64_t>();
+    report.tokens_per_second = reader.Double();
+    report.step_ms = reader.Double();
+    report.exposed_ms = reader.Double();
+    report.skipped_windows = reader.Integer<int64_t>();
+  }
+  return list;
+}
+
+LinkRanges DecodeRanges(Reader& reader) {
+  LinkRanges list;
+  list.ranges.resize(reader.Length(LinkRanges::kMost));
+  for (LinkRanges::Range& range : list.ranges) {
+    range.begin = reader.Integer<int64_t>();
+    range.bytes = reader.Integer<int64_t>();
+  }
+  return list;
+}
+
+LinkStored DecodeStored(Reader& reader) { return {.step = reader.Integer<int64_t>()}; }
 
 }  // namespace
 
@@ -189,6 +297,18 @@ absl::StatusOr<LinkMessage> DecodeLinkMessage(absl::string_view bytes) {
       break;
     case Kind::kHolding:
       message = DecodeHolding(reader);
+      break;
+    case Kind::kVersion:
+      message = DecodeVersion(reader);
+      break;
+    case Kind::kReports:
+      message = DecodeReports(reader);
+      break;
+    case Kind::kRanges:
+      message = DecodeRanges(reader);
+      break;
+    case Kind::kStored:
+      message = DecodeStored(reader);
       break;
     default:
       return absl::InvalidArgumentError("a link message of an unknown kind");

@@ -30,8 +30,6 @@ int IntegerOption(int socket, int option) {
   return value;
 }
 
-bool IsTcp(int link) { return IntegerOption(link, SO_DOMAIN) != AF_UNIX; }
-
 // Messages are small and waited for. A peer's machine that answers nothing for five seconds is
 // gone: the control link of a pair is silent otherwise, so that it is probed.
 void SendAtOnceAndProbe(int link) {
@@ -71,6 +69,8 @@ bool BelongsToThisUser(int link) {
 
 }  // namespace
 
+bool IsTcpLink(int link) { return IntegerOption(link, SO_DOMAIN) != AF_UNIX; }
+
 absl::StatusOr<FileDescriptor> ListenForLinks(std::string* address) {
   // Random, so that no address of an earlier process is ever used again.
   std::array<char, 16> random;
@@ -97,7 +97,7 @@ absl::StatusOr<FileDescriptor> ListenForTcpLinks(const std::string& host, std::s
 
 absl::StatusOr<FileDescriptor> AcceptLink(int listener) {
   FileDescriptor link(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (link.valid() && IsTcp(link.get())) {
+  if (link.valid() && IsTcpLink(link.get())) {
     SendAtOnceAndProbe(link.get());
     return link;
   }

@@ -35,6 +35,9 @@ absl::StatusOr<FileDescriptor> ConnectLink(absl::string_view address);
 enum class LinkAttempt { kConnected, kUnderWay, kRefused, kFailed };
 LinkAttempt CheckAttempt(int link);
 
+// Else it is a Unix one.
+bool IsTcpLink(int link);
+
 // Sends one message, over an abstract address with a copy of the descriptor `attached` unless it is
 // -1. kUnavailable when the peer is gone, kResourceExhausted when the socket is full; then it
 // cannot be used any more.

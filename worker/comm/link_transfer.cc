@@ -17,13 +17,6 @@ namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint32_t);
 
-bool IsTcp(int link) {
-  int domain = 0;
-  socklen_t length = sizeof(domain);
-  ::getsockopt(link, SOL_SOCKET, SO_DOMAIN, &domain, &length);
-  return domain != AF_UNIX;
-}
-
 union AttachedDescriptor {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -117,7 +110,7 @@ int64_t TcpMessageBytes(const LinkMessage& message) {
 
 absl::Status SendLinkMessage(int link, const LinkMessage& message, int attached) {
   std::string bytes = EncodeLinkMessage(message);
-  if (IsTcp(link)) return SendOverTcp(link, bytes);
+  if (IsTcpLink(link)) return SendOverTcp(link, bytes);
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};
   msghdr header = {};
   header.msg_iov = &part;
@@ -141,7 +134,7 @@ absl::Status SendLinkMessage(int link, const LinkMessage& message, int attached)
 }
 
 ReceivedLinkMessage ReceiveLinkMessage(int link) {
-  if (IsTcp(link)) return ReceiveOverTcp(link);
+  if (IsTcpLink(link)) return ReceiveOverTcp(link);
   ReceivedLinkMessage received;
   std::array<char, kMaxLinkMessageBytes> bytes;
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};

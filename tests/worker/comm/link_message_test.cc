@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
+#include <string>
+#include <vector>
 
 namespace sherd {
 namespace {
@@ -45,7 +48,9 @@ TEST(LinkMessage, ReadsBackWhatWasWritten) {
                          .epoch = 3,
                          .world = 4,
                          .owner = 2,
-                         .slot_bytes = int64_t{1} << 40};
+                         .slot_bytes = int64_t{1} << 40,
+                         .step = 77,
+                         .secret = std::string("\0t", 2)};
   const auto holding = DecodeLinkMessage(EncodeLinkMessage(wish));
   ASSERT_TRUE(holding.ok()) << holding.status();
   const auto& wished = std::get<LinkHolding>(*holding);
@@ -55,6 +60,70 @@ TEST(LinkMessage, ReadsBackWhatWasWritten) {
   EXPECT_EQ(wished.world, wish.world);
   EXPECT_EQ(wished.owner, wish.owner);
   EXPECT_EQ(wished.slot_bytes, wish.slot_bytes);
+  EXPECT_EQ(wished.step, 77);
+  EXPECT_EQ(wished.secret, wish.secret);
+}
+
+const LinkVersion kVersion = {.slot = 1,
+                              .step = 1LL << 40,
+                              .checksum = 0xfedcba9876543210,
+                              .skipped_windows = 3,
+                              .loss = 2.5,
+                              .reports = 2};
+const LinkReports kReports = {{{.step = 7,
+                                .loss = 0.1,
+                                .grad_norm = -0.0,
+                                .lr = 1e-300,
+                                .tokens = -1,
+                                .tokens_per_second = 1e300,
+                                .step_ms = 0.5,
+                                .exposed_ms = 0.25,
+                                .skipped_windows = 9},
+                               {.step = 8}}};
+const LinkRanges kRanges = {{{1LL << 41, 5}, {0, 0}}};
+
+TEST(LinkMessage, ReadsBackWhatIsSaidOfVersions) {
+  const auto version = DecodeLinkMessage(EncodeLinkMessage(kVersion));
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ(std::get<LinkVersion>(*version).slot, 1);
+  EXPECT_EQ(std::get<LinkVersion>(*version).step, kVersion.step);
+  EXPECT_EQ(std::get<LinkVersion>(*version).checksum, kVersion.checksum);
+  EXPECT_EQ(std::get<LinkVersion>(*version).skipped_windows, 3);
+  EXPECT_EQ(std::get<LinkVersion>(*version).loss, 2.5);
+  EXPECT_EQ(std::get<LinkVersion>(*version).reports, 2);
+
+  const auto reports = DecodeLinkMessage(EncodeLinkMessage(kReports));
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  const std::vector<LinkReport>& read = std::get<LinkReports>(*reports).reports;
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[0].step, 7);
+  EXPECT_EQ(read[0].loss, 0.1);
+  EXPECT_TRUE(std::signbit(read[0].grad_norm));
+  EXPECT_EQ(read[0].lr, 1e-300);
+  EXPECT_EQ(read[0].tokens, -1);
+  EXPECT_EQ(read[0].tokens_per_second, 1e300);
+  EXPECT_EQ(read[0].step_ms, 0.5);
+  EXPECT_EQ(read[0].exposed_ms, 0.25);
+  EXPECT_EQ(read[0].skipped_windows, 9);
+  EXPECT_EQ(read[1].step, 8);
+
+  const auto ranges = DecodeLinkMessage(EncodeLinkMessage(kRanges));
+  ASSERT_TRUE(ranges.ok()) << ranges.status();
+  ASSERT_EQ(std::get<LinkRanges>(*ranges).ranges.size(), 2u);
+  EXPECT_EQ(std::get<LinkRanges>(*ranges).ranges[0].begin, 1LL << 41);
+  EXPECT_EQ(std::get<LinkRanges>(*ranges).ranges[0].bytes, 5);
+
+  const auto stored = DecodeLinkMessage(EncodeLinkMessage(LinkStored{-4}));
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(std::get<LinkStored>(*stored).step, -4);
+}
+
+// The longest lists are messages that can be sent.
+TEST(LinkMessage, FullListsAreMessages) {
+  const LinkReports reports{std::vector<LinkReport>(LinkReports::kMost)};
+  EXPECT_TRUE(DecodeLinkMessage(EncodeLinkMessage(reports)).ok());
+  const LinkRanges ranges{std::vector<LinkRanges::Range>(LinkRanges::kMost)};
+  EXPECT_TRUE(DecodeLinkMessage(EncodeLinkMessage(ranges)).ok());
 }
 
 TEST(LinkMessage, RefusesALaneThatIsNone) {
@@ -71,19 +140,23 @@ TEST(LinkMessage, CutsALongGoodbye) {
 }
 
 TEST(LinkMessage, RefusesEveryPrefixAndEveryExtension) {
-  const std::string whole = EncodeLinkMessage(kHello);
-  for (size_t length = 0; length < whole.size(); ++length) {
-    EXPECT_FALSE(DecodeLinkMessage(whole.substr(0, length)).ok()) << length;
+  for (const LinkMessage& message :
+       std::vector<LinkMessage>{kHello, kVersion, kReports, kRanges, LinkStored{}, LinkHolding{}}) {
+    const std::string whole = EncodeLinkMessage(message);
+    for (size_t length = 0; length < whole.size(); ++length) {
+      EXPECT_FALSE(DecodeLinkMessage(whole.substr(0, length)).ok()) << length;
+    }
+    EXPECT_FALSE(DecodeLinkMessage(whole + "x").ok());
   }
-  EXPECT_FALSE(DecodeLinkMessage(whole + "x").ok());
   EXPECT_FALSE(DecodeLinkMessage(std::string(kMaxLinkMessageBytes + 1, 'x')).ok());
 }
 
 TEST(LinkMessage, AnswersGarbageWithAnError) {
   std::mt19937_64 random(1);
-  const std::string whole = EncodeLinkMessage(kHello);
+  const std::string wholes[] = {EncodeLinkMessage(kHello), EncodeLinkMessage(kVersion),
+                                EncodeLinkMessage(kReports), EncodeLinkMessage(kRanges)};
   for (int trial = 0; trial < 20'000; ++trial) {
-    std::string mutated = whole;
+    std::string mutated = wholes[trial % 4];
     for (uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
       mutated[random() % mutated.size()] = static_cast<char>(random());
     }
@@ -91,6 +164,9 @@ TEST(LinkMessage, AnswersGarbageWithAnError) {
     const auto message = DecodeLinkMessage(mutated);
     if (message.ok() && std::holds_alternative<LinkHello>(*message)) {
       EXPECT_LE(std::get<LinkHello>(*message).job_id.size(), kMaxLinkStringBytes);
+    }
+    if (message.ok() && std::holds_alternative<LinkReports>(*message)) {
+      EXPECT_LE(std::get<LinkReports>(*message).reports.size(), LinkReports::kMost);
     }
   }
 }
