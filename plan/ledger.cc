@@ -270,8 +270,16 @@ int64_t CopiesBytes(const RankPlan& plan) {
 
 }  // namespace
 
+v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads) {
+  int64_t stored_for_bytes = 0;
+  for (const int owner : assignment.stored_for()) {
+    stored_for_bytes += HoldingBytes(BuildRankPlan(assignment.spec(), owner, assignment.world()));
+  }
+  return PredictLedger(plan, assignment.spec(), threads, MediaOf(assignment), stored_for_bytes);
+}
+
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,
-                             const GroupMedia& media) {
+                             const GroupMedia& media, int64_t stored_for_bytes) {
   const StrategyRow& row = plan.strategy;
   const int shard_index = plan.ShardIndex();
   v1::RankLedger ledger;
@@ -292,7 +300,8 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
   predict_state("grads", row.grads, plan.grad_bytes);
   predict_state("optimizer", row.optimizer, OptimizerElementBytes(plan.param_bytes));
   predict("padding", padding);
-  if (plan.keeps_versions || plan.saves) predict("replicas", CopiesBytes(plan));
+  const int64_t copies = CopiesBytes(plan) + stored_for_bytes;
+  if (plan.keeps_versions || plan.saves || copies > 0) predict("replicas", copies);
 
   const bool scattered = plan.ScattersEachMicroBatch();
   const MicroBatches& split = plan.micro_batches;

@@ -12,6 +12,7 @@
 #include "plan/strategy.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
+#include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
@@ -109,8 +110,11 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 
 // What the rank will hold with `threads` compute threads, by pool, and what it will send in a step,
 // by collective; the `measured` halves stay zero. Model state: section 3 of the strategy table,
-// plus padding.
+// plus padding. `stored_for_bytes`: of shards of ranks on other hosts that the rank's process
+// stores.
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1,
-                             const GroupMedia& media = {});
+                             const GroupMedia& media = {}, int64_t stored_for_bytes = 0);
+// Of the rank of this assignment.
+v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads);
 
 }  // namespace sherd

@@ -269,6 +269,7 @@ void Agent::OnRetain(v1::Retain retain) {
 }
 void Agent::OnPause(v1::Pause pause) { Post(PauseReceived{std::move(pause)}); }
 void Agent::OnLocate(v1::LocateRank request) { Post(LocateReceived{std::move(request)}); }
+void Agent::OnHold(v1::Hold hold) { options_.holdings->Expect(hold); }
 void Agent::OnEnded(absl::Status why) {
   Post(StopRequested{kExitRefused, std::string(why.message())});
 }

@@ -72,6 +72,7 @@ class Agent final : private SessionHandler {
   void OnRetain(v1::Retain retain) override;
   void OnPause(v1::Pause pause) override;
   void OnLocate(v1::LocateRank request) override;
+  void OnHold(v1::Hold hold) override;
   void OnEnded(absl::Status why) override;
 
   void Post(AgentEvent event);

@@ -284,6 +284,7 @@ void Session::Dispatch(v1::SessionResponse& response) {
     case v1::SessionResponse::kLocate:
       return handler_.OnLocate(std::move(*response.mutable_locate()));
     case v1::SessionResponse::kHold:
+      return handler_.OnHold(std::move(*response.mutable_hold()));
     case v1::SessionResponse::kWelcome:
     case v1::SessionResponse::MESSAGE_NOT_SET:
       return;  // an acknowledgement alone

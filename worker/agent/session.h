@@ -50,6 +50,7 @@ class SessionHandler {
   virtual void OnRetain(v1::Retain retain) = 0;
   virtual void OnPause(v1::Pause pause) = 0;
   virtual void OnLocate(v1::LocateRank request) = 0;
+  virtual void OnHold(v1::Hold hold) = 0;
   // The last call: kAlreadyExists when a newer incarnation of the worker has the session,
   // kDeadlineExceeded when the coordinator did not welcome it in time. The message is a sentence.
   virtual void OnEnded(absl::Status why) = 0;

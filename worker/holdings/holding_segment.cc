@@ -16,12 +16,17 @@
 namespace sherd {
 namespace {
 
-constexpr uint64_t kMagic = 0x3130444c4f484853;  // "SHHOLD01"
+// So that no size that is made of it overflows.
+constexpr int64_t kMostSlotBytes = INT64_MAX / 4;
+
+constexpr uint64_t kMagic = 0x3230444c4f484853;  // "SHHOLD02"
 
 // Both are read by processes other than the one that writes.
 struct SlotHead {
   std::atomic<int64_t> step;
   std::atomic<uint64_t> checksum;
+  std::atomic<int64_t> skipped_windows;
+  std::atomic<double> loss;
 };
 
 // In one word, so that a fence cannot come between a look and a mark: which slots hold whole
@@ -44,6 +49,7 @@ struct ReportHead {
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(std::atomic<double>::is_always_lock_free);
 
 }  // namespace
 
@@ -97,6 +103,9 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::MapAll(const Hol
 
 absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Create(const HoldingKey& key,
                                                                        int64_t slot_bytes) {
+  if (slot_bytes < 0 || slot_bytes >= kMostSlotBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("no stored shard has ", slot_bytes, " bytes"));
+  }
   SHERD_ASSIGN_OR_RETURN(FileDescriptor pages,
                          NewPages(kSlots * PageCeil(slot_bytes), head_bytes()));
   SHERD_ASSIGN_OR_RETURN(std::shared_ptr<HoldingSegment> segment,
@@ -116,7 +125,7 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Map(const Holdin
   struct stat file = {};
   // Reading a page that was cut off is a SIGBUS.
   const int seals = descriptor.valid() ? ::fcntl(descriptor.get(), F_GET_SEALS) : -1;
-  const bool sound = slot_bytes >= 0 && slot_bytes < INT64_MAX / 4 && seals >= 0 &&
+  const bool sound = slot_bytes >= 0 && slot_bytes < kMostSlotBytes && seals >= 0 &&
                      (seals & F_SEAL_SHRINK) != 0 && ::fstat(descriptor.get(), &file) == 0 &&
                      file.st_size == head_bytes() + kSlots * PageCeil(slot_bytes);
   if (!sound) {
@@ -136,10 +145,13 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Map(const Holdin
 
 bool HoldingSegment::Invalidate(int index) { return head().Mark(WholeBit(index), 0); }
 
-bool HoldingSegment::Complete(int index, int64_t step, uint64_t checksum) {
+bool HoldingSegment::Complete(int index, int64_t step, uint64_t checksum,
+                              const VersionFigures& figures) {
   SlotHead& slot = head().slots[static_cast<size_t>(index)];
   slot.step.store(step, std::memory_order_relaxed);
   slot.checksum.store(checksum, std::memory_order_relaxed);
+  slot.skipped_windows.store(figures.skipped_windows, std::memory_order_relaxed);
+  slot.loss.store(figures.loss, std::memory_order_relaxed);
   return head().Mark(0, WholeBit(index));
 }
 
@@ -168,6 +180,12 @@ std::optional<v1::Holding> HoldingSegment::Held(int index) const {
     // A writer changes marks a few times a step.
     if (head().marks.load(std::memory_order_relaxed) == before) return held;
   }
+}
+
+VersionFigures HoldingSegment::Figures(int index) const {
+  const SlotHead& slot = head().slots[static_cast<size_t>(index)];
+  return {slot.skipped_windows.load(std::memory_order_relaxed),
+          slot.loss.load(std::memory_order_relaxed)};
 }
 
 int HoldingSegment::FindStep(int64_t step) const {

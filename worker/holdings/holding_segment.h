@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,14 @@ struct HoldingKey {
   friend auto operator<=>(const HoldingKey&, const HoldingKey&) = default;
 };
 
+// What belongs to a version beside the shard.
+struct VersionFigures {
+  // Windows of samples that were skipped up to it.
+  int64_t skipped_windows = 0;
+  // Of its step; NaN: unknown.
+  double loss = std::numeric_limits<double>::quiet_NaN();
+};
+
 // Where a rank keeps its shard, version by version: memory without a name that all who hold it map,
 // and that lives as long as one of their processes. Two slots of `slot_bytes`, of each
 // whether it holds a whole version, and the reports of the last steps. One process writes, at one
@@ -40,7 +49,8 @@ class HoldingSegment {
   // Of the whole segment.
   int64_t bytes() const { return head_bytes() + kSlots * PageCeil(slot_bytes_); }
 
-  // Makes a segment with zeroed slots. Errors of NewPages.
+  // Makes a segment with zeroed slots. Errors of NewPages; kInvalidArgument for a size that cannot
+  // be.
   static absl::StatusOr<std::shared_ptr<HoldingSegment>> Create(const HoldingKey& key,
                                                                 int64_t slot_bytes);
   // Maps another process's. kInvalidArgument when it is not one of `key` and that size.
@@ -58,7 +68,7 @@ class HoldingSegment {
   // writer must write no more.
   bool Invalidate(int index);
   // It holds `step` whole. The checksum is that of Checksum, after the last write. False as above.
-  bool Complete(int index, int64_t step, uint64_t checksum);
+  bool Complete(int index, int64_t step, uint64_t checksum, const VersionFigures& figures = {});
   void Fence();
   // A reader found that the slot's bytes are not those that were stored: nobody is to be told of it
   // any more. Also behind a fence.
@@ -67,6 +77,8 @@ class HoldingSegment {
   // What the slot holds; nothing when that is no whole version, or was none at some moment of the
   // call.
   std::optional<v1::Holding> Held(int index) const;
+  // Of the version that Held tells of.
+  VersionFigures Figures(int index) const;
   // The slot that holds `step` whole; -1: none.
   int FindStep(int64_t step) const;
 

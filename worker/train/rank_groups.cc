@@ -108,6 +108,16 @@ absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan)
       "workers of the same version");
 }
 
+absl::Status CheckStoredFor(const v1::Assignment& assignment) {
+  for (const int owner : assignment.stored_for()) {
+    if (owner >= 0 && owner < assignment.world() && owner != assignment.rank()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the assignment has the shard of rank ", owner,
+                                                   " of a world of ", assignment.world(),
+                                                   " stored with rank ", assignment.rank()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
                                                      const RankGroup& group) {
   const bool tcp = group.transport == Transport::kTcp;

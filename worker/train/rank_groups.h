@@ -42,6 +42,10 @@ absl::string_view KindName(v1::GroupKind kind);
 // could cut units differently, and then gathers would mix them up. kFailedPrecondition.
 absl::Status CheckShards(const v1::Assignment& assignment, const RankPlan& plan);
 
+// That those whose shards this rank's process stores are other ranks of the world.
+// kInvalidArgument.
+absl::Status CheckStoredFor(const v1::Assignment& assignment);
+
 // Where a group's members listen for it, in group order. kInvalidArgument when one is missing.
 absl::StatusOr<std::vector<std::string>> AddressesOf(const v1::Assignment& assignment,
                                                      const RankGroup& group);

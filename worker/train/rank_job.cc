@@ -193,6 +193,7 @@ absl::Status RankJob::RunSteps() {
     if (measured) SHERD_RETURN_IF_ERROR(executor_.Settle());
     // Compiling kernels between the workspaces of others has left holes in every thread's heap.
     if (step_ == first + 1) ReturnFreeHeap();
+    if (step_ == first + 1) CountStoredFor();
     if (measured) ReportLedger(Difference(mesh_.counts_by_group(), before));
     if (checkpointing_.IsDueAfter(step_)) {
       // Nothing is trained beside the last one, which need not be left out.
@@ -231,6 +232,7 @@ absl::StatusOr<bool> RankJob::RunStep() {
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
   metrics_.RecordWire(mesh_.counts_by_group());
+  if (commits_.copies()) metrics_.RecordCopies(commits_.costs());
   v1::StepReport report;
   report.set_step(step);
   report.set_epoch(assignment_.epoch());
@@ -304,8 +306,15 @@ absl::Status RankJob::Evaluate() {
   return absl::OkStatus();
 }
 
+void RankJob::CountStoredFor() {
+  if (holdings_ == nullptr) return;
+  // No rank has come back from the first exchange before all had their shards stored.
+  stored_for_bytes_ = holdings_->BytesFor(assignment_.job_id(), assignment_.epoch());
+  meter_.Allocated(Pool::kReplicas, stored_for_bytes_);
+}
+
 void RankJob::ReportLedger(const GroupCounts& step_counts) {
-  v1::RankLedger ledger = PredictLedger(plan_, spec_, threads_, MediaOf(assignment_));
+  v1::RankLedger ledger = PredictLedger(assignment_, plan_, threads_);
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;
@@ -318,7 +327,7 @@ int64_t RankJob::ProcessGrowth() const {
   const absl::StatusOr<int64_t> now = AnonymousBytes();
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
   return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes() +
-         (segment_ == nullptr ? 0 : segment_->bytes());
+         (segment_ == nullptr ? 0 : segment_->bytes()) + stored_for_bytes_;
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights() {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,10 +18,12 @@
 #include "worker/comm/data_link.h"
 #include "worker/data/batches.h"
 #include "worker/holdings/holding_store.h"
+#include "worker/holdings/remote_copy.h"
 #include "worker/model/model.h"
 #include "worker/train/checkpointing.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
+#include "worker/train/restore.h"
 #include "worker/train/restore_checkpoint.h"
 #include "worker/train/step_executor.h"
 #include "worker/train/straggler_watch.h"
@@ -67,10 +71,13 @@ class RankJob {
           TrainObserver& observer);
 
   // Goes on after what the assignment's restore plan names, or from the checkpoint that
-  // checkpoint.resume does. Every rank must call it. Errors of RestoreVersion, RestoreCheckpoint
-  // and of the communicator.
-  absl::Status Restore(const HoldingStore& store, const std::string& own_address,
-                       const FormationAbort& abort);
+  // checkpoint.resume does. Every rank must call it. `own.store` must outlive the job. Errors of
+  // RestoreVersion, RestoreCheckpoint and of the communicator.
+  absl::Status Restore(const OwnHoldings& own, const FormationAbort& abort);
+  // Has versions stored there too; between Restore and Run. Errors of RemoteCopy.
+  absl::Status CopyTo(std::vector<std::unique_ptr<RemoteCopy>> copies) {
+    return commits_.CopyTo(std::move(copies));
+  }
   // The steps that are left, evaluations and ledgers; fewer when a pause was requested, which
   // `paused` tells. After an error the communicator is aborted and touches nothing of the job any
   // more.
@@ -121,6 +128,8 @@ class RankJob {
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
   int64_t ProcessGrowth() const;
   void ReportLedger(const GroupCounts& step_counts);
+  // Counts what this process stores for ranks on other hosts, once they have come.
+  void CountStoredFor();
 
   const v1::Assignment& assignment_;
   const v1::JobSpec& spec_;
@@ -128,6 +137,8 @@ class RankJob {
   const int threads_;
   RankMesh& mesh_;
   HoldingSegment* const segment_;
+  const HoldingStore* holdings_ = nullptr;  // known from Restore on
+  int64_t stored_for_bytes_ = 0;
   TrainObserver& observer_;
   JobData data_;
   const JobOutput output_;

@@ -15,16 +15,14 @@
 
 namespace sherd {
 
-absl::Status RankJob::Restore(const HoldingStore& store, const std::string& own_address,
-                              const FormationAbort& abort) {
+absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort) {
+  holdings_ = &own.store;
   if (!RestoresVersion(assignment_)) return RestoreFromFiles();
   const int64_t step = assignment_.restore().step();
-  SHERD_RETURN_IF_ERROR(
-      RestoreVersion(assignment_, plan_, store, own_address, abort, memory_, *segment_));
-  for (const v1::StepReport& last : segment_->Reports(step - 1, step)) {
-    skipped_windows_ = last.skipped_windows();
-    loss_ = last.loss();
-  }
+  SHERD_ASSIGN_OR_RETURN(const VersionFigures figures,
+                         RestoreVersion(assignment_, plan_, own, abort, memory_, *segment_));
+  skipped_windows_ = figures.skipped_windows;
+  loss_ = figures.loss;
   SHERD_RETURN_IF_ERROR(GoOnAfter(step));
   return PrepareSaving(std::nullopt);
 }
@@ -57,7 +55,7 @@ absl::Status RankJob::GoOnAfter(int64_t step) {
   }
   executor_.GatherWholeParameters();
   SHERD_RETURN_IF_ERROR(executor_.Settle());
-  SHERD_RETURN_IF_ERROR(commits_.Restored(step));
+  SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}));
   step_ = step;
   return absl::OkStatus();
 }

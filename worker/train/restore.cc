@@ -1,94 +1,142 @@
 #include "worker/train/restore.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/remote_version.h"
 
 namespace sherd {
 namespace {
 
-// A part of the version, and how it is cut.
+// Parts that are taken at the same time.
+constexpr size_t kMostReaders = 8;
+
+// A part of the version, where it is, and what of it goes where.
 struct Source {
-  RankPlan plan;
-  std::shared_ptr<HoldingSegment> segment;
-  int slot = -1;
+  std::string address;
+  HoldingKey key;
+  int64_t slot_bytes = 0;
+  std::vector<VersionRange> ranges;
 };
 
-absl::StatusOr<std::shared_ptr<HoldingSegment>> FindSegment(
-    const v1::RestoreSource& source, const HoldingKey& key, int64_t slot_bytes,
-    const HoldingStore& store, const std::string& own_address, const FormationAbort& abort) {
-  if (std::shared_ptr<HoldingSegment> own = store.Find(key); own != nullptr) return own;
-  if (source.address() == own_address) {
-    return absl::UnavailableError("this process does not hold it any more");
+// What comes of it beside the bytes.
+struct Taken {
+  absl::Status status;
+  VersionFigures figures;
+  std::vector<v1::StepReport> reports;
+};
+
+// Adds what the source has of what the rank owns of a unit; the elements of it.
+int64_t AddUnit(const ElementRange& held, int64_t held_begin, const ElementRange& owned,
+                const AdamWState& to, int64_t elements, std::vector<VersionRange>& ranges) {
+  const int64_t begin = std::max(held.begin, owned.begin);
+  const int64_t end = std::min({held.end, owned.end, elements});
+  if (begin >= end) return 0;
+  constexpr int64_t kBytes = sizeof(float);
+  for (float* const array : {to.master, to.m, to.v}) {
+    ranges.push_back({.begin = (held_begin + begin - held.begin) * kBytes,
+                      .bytes = (end - begin) * kBytes,
+                      .to = reinterpret_cast<std::byte*>(array + (begin - owned.begin))});
+    held_begin += held.size();
   }
-  return Obtain(source.address(), key, slot_bytes, &abort);
+  return end - begin;
 }
 
-absl::StatusOr<Source> Open(const v1::Assignment& assignment, const v1::RestoreSource& named,
-                            const HoldingStore& store, const std::string& own_address,
-                            const FormationAbort& abort) {
+// Adds to `elements` those that the source has of what the rank owns.
+absl::StatusOr<Source> SourceOf(const v1::Assignment& assignment, const v1::RestoreSource& named,
+                                const RankPlan& plan, RankMemory& memory, int64_t& elements) {
   const v1::RestorePlan& version = assignment.restore();
   if (named.owner() < 0 || named.owner() >= version.world()) {
     return absl::InvalidArgumentError(absl::StrCat("the restore plan names rank ", named.owner(),
                                                    " of a world of ", version.world()));
   }
-  Source source;
-  source.plan = BuildRankPlan(assignment.spec(), named.owner(), version.world());
-  const HoldingKey key{assignment.job_id(), version.epoch(), version.world(), named.owner()};
-  const int64_t bytes = VersionBytes(source.plan);
-  absl::StatusOr<std::shared_ptr<HoldingSegment>> segment =
-      FindSegment(named, key, bytes, store, own_address, abort);
-  const auto lost = [&](absl::string_view why) {
-    return absl::UnavailableError(absl::StrCat("the part of rank ", named.owner(), " of step ",
-                                               version.step(), " of epoch ", version.epoch(),
-                                               " cannot be had from ", named.address(), ": ", why));
+  const RankPlan held = BuildRankPlan(assignment.spec(), named.owner(), version.world());
+  if (held.part().place.index != plan.part().place.index) {
+    return absl::InvalidArgumentError(
+        "the restore plan names a rank of another place in its tensor-parallel group");
+  }
+  Source source{
+      .address = named.address(),
+      .key = {assignment.job_id(), version.epoch(), version.world(), named.owner()},
+      .slot_bytes = VersionBytes(held),
+      .ranges = {},
   };
-  if (absl::IsAborted(segment.status())) return segment.status();
-  if (!segment.ok()) return lost(segment.status().message());
-  source.segment = *std::move(segment);
-  if (source.segment->slot_bytes() != bytes) return lost("it is of another size");
-  source.slot = source.segment->FindStep(version.step());
-  const std::optional<v1::Holding> held =
-      source.slot < 0 ? std::nullopt : source.segment->Held(source.slot);
-  if (!held.has_value()) return lost("it holds other steps");
-  if (source.segment->Checksum(source.slot) != held->checksum()) {
-    source.segment->Discard(source.slot);
-    return lost("its bytes are not those that were stored");
+  int64_t unit_begin = 0;
+  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const int unit = static_cast<int>(index);
+    const ElementRange owned_there = held.Owned(unit);
+    elements += AddUnit(owned_there, unit_begin, plan.Owned(unit), memory.unit(unit).state,
+                        plan.layout.units[index].elements, source.ranges);
+    unit_begin += 3 * owned_there.size();
   }
   return source;
 }
 
-// Copies what the source has of what the rank owns of a unit; the elements copied.
-int64_t CopyUnit(const ElementRange& held, const float* from, const ElementRange& owned,
-                 const AdamWState& to, int64_t elements) {
-  const int64_t begin = std::max(held.begin, owned.begin);
-  const int64_t end = std::min({held.end, owned.end, elements});
-  if (begin >= end) return 0;
-  const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
-  for (float* const array : {to.master, to.m, to.v}) {
-    std::memcpy(array + (begin - owned.begin), from + (begin - held.begin), bytes);
-    from += held.size();
-  }
-  return end - begin;
+// That of this process, if it holds the step, else that of the one that is named.
+absl::StatusOr<std::shared_ptr<HoldingSegment>> FindSegment(const Source& source, int64_t step,
+                                                            const OwnHoldings& own,
+                                                            const FormationAbort& abort) {
+  std::shared_ptr<HoldingSegment> segment = own.store.Find(source.key);
+  if (segment != nullptr && segment->FindStep(step) >= 0) return segment;
+  const bool named_itself =
+      std::find(own.addresses.begin(), own.addresses.end(), source.address) != own.addresses.end();
+  if (named_itself) return absl::UnavailableError("this process does not hold it any more");
+  if (!SharesMemory(source.address)) return nullptr;
+  return Obtain(source.address, source.key, source.slot_bytes, &abort);
 }
 
-int64_t CopySource(const Source& source, const RankPlan& plan, RankMemory& memory) {
-  const auto* from = reinterpret_cast<const float*>(source.segment->slot(source.slot));
-  int64_t copied = 0;
-  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
-    const int unit = static_cast<int>(index);
-    const ElementRange held = source.plan.Owned(unit);
-    copied += CopyUnit(held, from, plan.Owned(unit), memory.unit(unit).state,
-                       plan.layout.units[index].elements);
-    from += 3 * held.size();
+Taken CopyFrom(const Source& source, int64_t step, HoldingSegment& segment) {
+  if (segment.slot_bytes() != source.slot_bytes) {
+    return {absl::UnavailableError("it is of another size"), {}, {}};
   }
-  return copied;
+  const int slot = segment.FindStep(step);
+  const std::optional<v1::Holding> held = slot < 0 ? std::nullopt : segment.Held(slot);
+  if (!held.has_value()) return {absl::UnavailableError("it holds other steps"), {}, {}};
+  if (segment.Checksum(slot) != held->checksum()) {
+    segment.Discard(slot);
+    return {absl::UnavailableError("its bytes are not those that were stored"), {}, {}};
+  }
+  for (const VersionRange& range : source.ranges) {
+    std::memcpy(range.to, segment.slot(slot) + range.begin, static_cast<size_t>(range.bytes));
+  }
+  return {absl::OkStatus(), segment.Figures(slot), segment.Reports(0, step)};
+}
+
+Taken ReadFrom(const Source& source, const v1::RestorePlan& version, const FormationAbort& abort) {
+  const absl::StatusOr<std::unique_ptr<RemoteVersion>> remote = RemoteVersion::Open(
+      source.address, source.key, source.slot_bytes, version.step(), version.secret(), abort);
+  if (!remote.ok()) return {remote.status(), {}, {}};
+  return {(*remote)->Read(source.ranges), (*remote)->figures(), (*remote)->reports()};
+}
+
+Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldings& own,
+           const FormationAbort& abort) {
+  const absl::StatusOr<std::shared_ptr<HoldingSegment>> segment =
+      FindSegment(source, version.step(), own, abort);
+  Taken taken;
+  if (!segment.ok()) {
+    taken.status = segment.status();
+  } else {
+    taken = *segment == nullptr ? ReadFrom(source, version, abort)
+                                : CopyFrom(source, version.step(), **segment);
+  }
+  if (taken.status.ok()) return taken;
+  taken.status = abort.aborted()
+                     ? absl::AbortedError(abort.reason())
+                     : absl::UnavailableError(absl::StrCat(
+                           "the part of rank ", source.key.owner, " of step ", version.step(),
+                           " of epoch ", version.epoch(), " cannot be had from ", source.address,
+                           ": ", taken.status.message()));
+  return taken;
 }
 
 int64_t ElementsOwned(const RankPlan& plan) {
@@ -107,26 +155,42 @@ bool RestoresVersion(const v1::Assignment& assignment) {
   return assignment.has_restore() && assignment.restore().checkpoint().empty();
 }
 
-absl::Status RestoreVersion(const v1::Assignment& assignment, const RankPlan& plan,
-                            const HoldingStore& store, const std::string& own_address,
-                            const FormationAbort& abort, RankMemory& memory,
-                            HoldingSegment& segment) {
-  int64_t copied = 0;
-  for (const v1::RestoreSource& named : assignment.restore().sources()) {
-    SHERD_ASSIGN_OR_RETURN(const Source source, Open(assignment, named, store, own_address, abort));
-    if (source.plan.part().place.index != plan.part().place.index) {
-      return absl::InvalidArgumentError(
-          "the restore plan names a rank of another place in its tensor-parallel group");
-    }
-    copied += CopySource(source, plan, memory);
-    for (const v1::StepReport& report : source.segment->Reports(0, assignment.restore().step())) {
-      segment.Report(report);
-    }
+absl::StatusOr<VersionFigures> RestoreVersion(const v1::Assignment& assignment,
+                                              const RankPlan& plan, const OwnHoldings& own,
+                                              const FormationAbort& abort, RankMemory& memory,
+                                              HoldingSegment& segment) {
+  const v1::RestorePlan& version = assignment.restore();
+  std::vector<Source> sources;
+  int64_t elements = 0;
+  for (const v1::RestoreSource& named : version.sources()) {
+    SHERD_ASSIGN_OR_RETURN(Source source, SourceOf(assignment, named, plan, memory, elements));
+    sources.push_back(std::move(source));
   }
-  if (copied == ElementsOwned(plan)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the restore plan's parts hold ", copied,
-                                                 " of the ", ElementsOwned(plan),
-                                                 " elements that the rank owns"));
+  if (elements != ElementsOwned(plan)) {
+    return absl::InvalidArgumentError(absl::StrCat("the restore plan's parts hold ", elements,
+                                                   " of the ", ElementsOwned(plan),
+                                                   " elements that the rank owns"));
+  }
+  // Holders look at all of their part and send at the same time. Each writes elements of its own.
+  std::vector<Taken> taken(sources.size());
+  std::atomic<size_t> next{0};
+  const auto take_some = [&] {
+    for (size_t at = next++; at < sources.size(); at = next++) {
+      taken[at] = Take(sources[at], version, own, abort);
+    }
+  };
+  std::vector<std::thread> helpers;
+  while (helpers.size() + 1 < std::min(sources.size(), kMostReaders))
+    helpers.emplace_back(take_some);
+  take_some();
+  for (std::thread& helper : helpers) helper.join();
+  VersionFigures figures;
+  for (const Taken& part : taken) {
+    SHERD_RETURN_IF_ERROR(part.status);
+    figures = part.figures;
+    for (const v1::StepReport& report : part.reports) segment.Report(report);
+  }
+  return figures;
 }
 
 }  // namespace sherd

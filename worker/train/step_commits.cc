@@ -1,14 +1,20 @@
 #include "worker/train/step_commits.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/check.h"
+#include "common/status_macros.h"
 #include "plan/holdings.h"
 
 namespace sherd {
 namespace {
 
 absl::Status Fenced() { return absl::AbortedError("the epoch has ended without this process"); }
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -19,6 +25,7 @@ StepCommits::StepCommits(HoldingSegment* segment, std::function<void(const v1::S
 
 StepCommits::~StepCommits() {
   if (segment_ == nullptr) return;
+  for (const std::unique_ptr<RemoteCopy>& copy : copies_) copy->Leave();
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -26,22 +33,51 @@ StepCommits::~StepCommits() {
   thread_.join();
 }
 
-bool StepCommits::Complete(int slot, int64_t step) {
-  return segment_->Complete(slot, step, segment_->Checksum(slot));
+absl::Status StepCommits::Complete(int slot, int64_t step, const VersionFigures& figures) {
+  const bool stored = segment_->Complete(slot, step, segment_->Checksum(slot), figures);
+  return stored ? absl::OkStatus() : Fenced();
 }
 
-absl::Status StepCommits::Restored(int64_t step) {
-  if (segment_ != nullptr && step > 0 && !Complete(newest_slot_, step)) return Fenced();
+absl::Status StepCommits::Restored(int64_t step, const VersionFigures& figures) {
+  if (segment_ != nullptr && step > 0) {
+    SHERD_RETURN_IF_ERROR(Complete(newest_slot_, step, figures));
+  }
   committed_ = step;
   return absl::OkStatus();
 }
 
+absl::Status StepCommits::CopyTo(std::vector<std::unique_ptr<RemoteCopy>> copies) {
+  SHERD_CHECK(segment_ != nullptr && copies_.empty() && !last_.has_value());
+  copies_ = std::move(copies);
+  return committed_ == 0 ? absl::OkStatus() : Copy(newest_slot_, /*reports_after=*/0);
+}
+
+absl::Status StepCommits::Copy(int slot, int64_t reports_after) {
+  if (copies_.empty()) return absl::OkStatus();
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status copied;
+  // One's answer is awaited while the others' bytes are on their way.
+  for (const std::unique_ptr<RemoteCopy>& copy : copies_) {
+    if (copied.ok()) copied = copy->Send(slot, reports_after);
+  }
+  for (const std::unique_ptr<RemoteCopy>& copy : copies_) {
+    if (copied.ok()) copied = copy->AwaitStored();
+  }
+  absl::MutexLock lock(&mutex_);
+  costs_.seconds += SecondsSince(start);
+  costs_.bytes = 0;
+  for (const std::unique_ptr<RemoteCopy>& copy : copies_) costs_.bytes += copy->sent_bytes();
+  return copied;
+}
+
 absl::Status StepCommits::AwaitStored() {
   if (segment_ == nullptr) return absl::OkStatus();
+  const auto start = std::chrono::steady_clock::now();
   absl::MutexLock lock(&mutex_);
   const auto stored = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !storing_.has_value(); };
   mutex_.Await(absl::Condition(&stored));
-  return fenced_ ? Fenced() : absl::OkStatus();
+  costs_.waiting_seconds += SecondsSince(start);
+  return failure_;
 }
 
 void StepCommits::Commit() {
@@ -63,7 +99,17 @@ void StepCommits::Store(const v1::StepReport& report) {
   segment_->Report(report);
   absl::MutexLock lock(&mutex_);
   newest_slot_ = NextSlot(newest_slot_);
-  storing_ = report.step();
+  storing_ = report;
+}
+
+CopyCosts StepCommits::costs() const {
+  absl::MutexLock lock(&mutex_);
+  return costs_;
+}
+
+absl::Status StepCommits::StoreIn(int slot, const v1::StepReport& report) {
+  SHERD_RETURN_IF_ERROR(Complete(slot, report.step(), {report.skipped_windows(), report.loss()}));
+  return Copy(slot, /*reports_after=*/report.step() - 1);
 }
 
 void StepCommits::Work() {
@@ -71,18 +117,18 @@ void StepCommits::Work() {
     return stopping_ || storing_.has_value();
   };
   while (true) {
-    int64_t step = 0;
+    v1::StepReport report;
     int slot = 0;
     {
       absl::MutexLock lock(&mutex_, absl::Condition(&wanted));
       if (!storing_.has_value()) return;
-      step = *storing_;
+      report = *storing_;
       slot = newest_slot_;
     }
-    const bool stored = Complete(slot, step);
+    const absl::Status stored = StoreIn(slot, report);
     absl::MutexLock lock(&mutex_);
     storing_.reset();
-    fenced_ = fenced_ || !stored;
+    failure_.Update(stored);
   }
 }
 

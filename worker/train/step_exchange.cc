@@ -45,6 +45,13 @@ absl::Status StepExecutor::ExchangeRecords(const ExchangeRecord& mine,
   return absl::OkStatus();
 }
 
+absl::Status StepExecutor::AwaitStored() {
+  if (!commits_.copies()) return commits_.AwaitStored();
+  const PhaseTimer timer(phases_.exposed);
+  const WaitingFlag flag(waiting_);
+  return commits_.AwaitStored();
+}
+
 absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   const bool trains = walk.step > 0;
   SHERD_RETURN_IF_ERROR(FinishReductions());
@@ -59,7 +66,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
     mine.pause = pause_.load(std::memory_order_relaxed);
     mine.save = save_;
     mine.busy_seconds = phases_.busy() - std::exchange(busy_told_, phases_.busy());
-    SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
+    SHERD_RETURN_IF_ERROR(AwaitStored());
   }
   std::vector<ExchangeRecord> all;
   SHERD_RETURN_IF_ERROR(ExchangeRecords(mine, all));

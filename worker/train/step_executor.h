@@ -131,6 +131,8 @@ class StepExecutor {
   void Accumulate(const PlannedOp& op, const Walk& walk);
   // Sums whole gradients of a bucket of units, on every rank or each shard on its owner.
   void ReduceBucket(const PlannedOp& op, const Walk& walk);
+  // The last step; it waits for others where copies of it are on other hosts.
+  absl::Status AwaitStored();
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);

@@ -128,4 +128,21 @@ void TrainMetrics::RecordWire(const GroupCounts& counts) {
   }
 }
 
+void TrainMetrics::RecordCopies(const CopyCosts& costs) {
+  if (copies_.bytes == nullptr) {
+    copies_ = {AddCounter("sherd_replica_bytes_total",
+                          "Bytes of stored shards sent to processes on other hosts.")
+                   .metric,
+               AddCounter("sherd_replica_seconds_total",
+                          "Time of sending them, until they are stored, beside training.")
+                   .metric,
+               AddCounter("sherd_replica_wait_seconds_total",
+                          "Time that training waited for the last step to be stored.")
+                   .metric};
+  }
+  RaiseTo(*copies_.bytes, static_cast<double>(costs.bytes));
+  RaiseTo(*copies_.seconds, costs.seconds);
+  RaiseTo(*copies_.waiting, costs.waiting_seconds);
+}
+
 }  // namespace sherd

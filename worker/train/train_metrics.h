@@ -9,6 +9,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "worker/comm/communicator.h"
+#include "worker/train/step_commits.h"
 #include "worker/train/step_executor.h"
 
 namespace sherd {
@@ -27,6 +28,7 @@ class TrainMetrics {
   void RecordMemory(const MemoryMeter& meter);
   // Totals so far.
   void RecordWire(const GroupCounts& counts);
+  void RecordCopies(const CopyCosts& costs);
 
  private:
   template <typename T>
@@ -61,6 +63,13 @@ class TrainMetrics {
   WireSeries AddWire(Collective op, WireGroup group);
 
   std::map<std::pair<size_t, size_t>, WireSeries> wire_;
+  // Of copies on other hosts; made with the first of them.
+  struct CopySeries {
+    prometheus::Counter* bytes = nullptr;
+    prometheus::Counter* seconds = nullptr;
+    prometheus::Counter* waiting = nullptr;
+  };
+  CopySeries copies_;
 };
 
 }  // namespace sherd

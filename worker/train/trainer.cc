@@ -19,6 +19,7 @@
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/remote_copy.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/rank_groups.h"
 #include "worker/train/rank_job.h"
@@ -126,9 +127,9 @@ class RankTrainer final : public Trainer {
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
     SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(
-        PredictLedger(plan, assignment_.spec(), options_.threads, MediaOf(assignment_)),
-        assignment_.ranks_on_host()));
+    SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
+    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(assignment_, plan, options_.threads),
+                                          assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
     result.operation = "forming the process groups";
@@ -205,7 +206,8 @@ class RankTrainer final : public Trainer {
     if (plan.keeps_versions) {
       const HoldingKey key{assignment_.job_id(), assignment_.epoch(), assignment_.world(),
                            assignment_.rank()};
-      SHERD_ASSIGN_OR_RETURN(segment, holdings_.Make(key, VersionBytes(plan)));
+      SHERD_ASSIGN_OR_RETURN(segment,
+                             holdings_.Make(key, VersionBytes(plan), assignment_.secret()));
     }
     RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
                 {*files_, options_.output_root}, metrics_, observer);
@@ -238,24 +240,40 @@ class RankTrainer final : public Trainer {
     result.operation = "restoring";
     // What is wrong with files stays wrong; holders of a version come and go.
     own_doing_ = !RestoresVersion(assignment_);
-    SHERD_RETURN_IF_ERROR(job.Restore(holdings_, listener_.address(), formation_abort_));
+    SHERD_RETURN_IF_ERROR(job.Restore(
+        {holdings_, {listener_.address(), listener_.network_address()}}, formation_abort_));
     own_doing_ = false;
     v1::RankReady ready;
     result.operation = "having its shard held";
-    for (const std::string& holder : assignment_.holders()) {
-      if (segment == nullptr) break;
-      const absl::Status held = HandOver(holder, *segment, &formation_abort_);
-      if (absl::IsAborted(held)) return held;
-      if (!held.ok()) {
-        return absl::UnavailableError(absl::StrCat(
-            "the process at ", holder, " does not hold this rank's shard: ", held.message()));
-      }
-      ready.set_copies(ready.copies() + 1);
+    if (segment != nullptr) {
+      SHERD_RETURN_IF_ERROR(HaveHeld(job, *segment));
+      ready.set_copies(assignment_.holders_size());
     }
     ready.set_form_seconds(absl::ToDoubleSeconds(forming));
     ready.set_restore_seconds(absl::ToDoubleSeconds(timer_.elapsed() - forming));
     observer.OnReady(ready);
     return absl::OkStatus();
+  }
+
+  // Holders within the domain map the segment; those on other hosts store copies of their own.
+  absl::Status HaveHeld(RankJob& job, const HoldingSegment& segment) {
+    std::vector<std::unique_ptr<RemoteCopy>> copies;
+    for (const std::string& holder : assignment_.holders()) {
+      if (!SharesMemory(holder)) {
+        SHERD_ASSIGN_OR_RETURN(
+            std::unique_ptr<RemoteCopy> copy,
+            RemoteCopy::Open(holder, segment, assignment_.secret(), formation_abort_));
+        copies.push_back(std::move(copy));
+        continue;
+      }
+      const absl::Status held = HandOver(holder, segment, assignment_.secret(), &formation_abort_);
+      if (absl::IsAborted(held)) return held;
+      if (!held.ok()) {
+        return absl::UnavailableError(absl::StrCat(
+            "the process at ", holder, " does not hold this rank's shard: ", held.message()));
+      }
+    }
+    return job.CopyTo(std::move(copies));
   }
 
   std::string Introduction(const RankPlan& plan, const RankMesh& mesh) const {

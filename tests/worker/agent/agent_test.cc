@@ -193,7 +193,7 @@ TEST_F(AgentTest, AnswersAnAbortWhenItsTrainerIsGone) {
 TEST_F(AgentTest, AReleaseGoesWithTheHoldings) {
   Start();
   const HoldingKey key{"a", 1, 4, 3};
-  (*holdings_.Make(key, 64))->Complete(0, 8, 99);
+  (*holdings_.Make(key, 64, ""))->Complete(0, 8, 99);
   Assign("a");
   script_.AwaitRunning();
   v1::SessionResponse pause;
@@ -207,12 +207,12 @@ TEST_F(AgentTest, AReleaseGoesWithTheHoldings) {
   EXPECT_EQ(released.released().holdings(0).owner(), 3);
   EXPECT_EQ(released.released().holdings(0).step(), 8);
   EXPECT_EQ(released.released().holdings(0).checksum(), 99u);
-  EXPECT_FALSE(holdings_.Make({"a", 1, 4, 0}, 64).ok());
+  EXPECT_FALSE(holdings_.Make({"a", 1, 4, 0}, 64, "").ok());
 }
 
 TEST_F(AgentTest, AHolderThatIsNoRankAnswersToo) {
   Start();
-  (*holdings_.Make({"a", 2, 4, 3}, 64))->Complete(1, 8, 99);
+  (*holdings_.Make({"a", 2, 4, 3}, 64, ""))->Complete(1, 8, 99);
   ASSERT_TRUE(
       coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
   v1::SessionResponse question;
@@ -225,12 +225,12 @@ TEST_F(AgentTest, AHolderThatIsNoRankAnswersToo) {
   EXPECT_EQ(answer.sequence(), 1u);
   ASSERT_EQ(answer.holdings().holdings_size(), 1);
   EXPECT_EQ(answer.holdings().holdings(0).step(), 8);
-  EXPECT_FALSE(holdings_.Make({"a", 2, 4, 0}, 64).ok());
+  EXPECT_FALSE(holdings_.Make({"a", 2, 4, 0}, 64, "").ok());
 }
 
 TEST_F(AgentTest, DropsHoldingsThatAreNotNeededAnyMore) {
   Start();
-  (*holdings_.Make({"a", 1, 4, 3}, 64))->Complete(0, 8, 99);
+  (*holdings_.Make({"a", 1, 4, 3}, 64, ""))->Complete(0, 8, 99);
   ASSERT_TRUE(
       coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
   v1::SessionResponse retain;
@@ -245,6 +245,29 @@ TEST_F(AgentTest, DropsHoldingsThatAreNotNeededAnyMore) {
       coordinator_.Await("an answer", [](const Heard& heard) { return !heard.reports.empty(); }));
   EXPECT_EQ(coordinator_.heard().reports[0].holdings().holdings_size(), 0);
   EXPECT_TRUE(holdings_.empty());
+}
+
+// Also a worker without a rank.
+TEST_F(AgentTest, LetsOwnersOfOtherHostsComeOnceItIsToldTo) {
+  Start();
+  ASSERT_TRUE(
+      coordinator_.Await("hello", [](const Heard& heard) { return !heard.hellos.empty(); }));
+  v1::SessionResponse hold;
+  hold.mutable_hold()->set_job_id("a");
+  hold.mutable_hold()->set_epoch(2);
+  hold.mutable_hold()->set_world(4);
+  hold.mutable_hold()->add_owners(3);
+  hold.mutable_hold()->set_secret("secret");
+  coordinator_.Send(std::move(hold));
+  // Answered after it.
+  v1::SessionResponse question;
+  question.mutable_report_holdings()->set_job_id("a");
+  question.mutable_report_holdings()->set_epoch(1);
+  coordinator_.Send(std::move(question));
+  ASSERT_TRUE(
+      coordinator_.Await("an answer", [](const Heard& heard) { return !heard.reports.empty(); }));
+  EXPECT_TRUE(holdings_.Admit({"a", 2, 4, 3}, "secret").ok());
+  EXPECT_FALSE(holdings_.Admit({"a", 2, 4, 3}, "another").ok());
 }
 
 // F60: whoever is told to end lets the coordinator move its work first.

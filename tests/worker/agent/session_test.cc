@@ -57,6 +57,7 @@ class RecordingHandler final : public SessionHandler {
   void OnRetain(v1::Retain) override {}
   void OnPause(v1::Pause) override {}
   void OnLocate(v1::LocateRank) override {}
+  void OnHold(v1::Hold) override {}
   void OnEnded(absl::Status why) override {
     absl::MutexLock lock(&mutex_);
     ended_ = std::move(why);

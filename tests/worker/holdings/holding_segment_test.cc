@@ -41,7 +41,9 @@ TEST(HoldingSegment, HoldsNothingBeforeAVersionIsComplete) {
   const auto segment = Make();
   EXPECT_FALSE(segment->Held(0).has_value());
   EXPECT_FALSE(segment->Held(1).has_value());
-  EXPECT_TRUE(segment->Complete(1, 7, segment->Checksum(1)));
+  EXPECT_TRUE(segment->Complete(1, 7, segment->Checksum(1), {3, 0.5}));
+  EXPECT_EQ(segment->Figures(1).skipped_windows, 3);
+  EXPECT_EQ(segment->Figures(1).loss, 0.5);
   const std::optional<v1::Holding> held = segment->Held(1);
   ASSERT_TRUE(held.has_value());
   EXPECT_EQ(held->epoch(), 3);
@@ -114,6 +116,10 @@ TEST(HoldingSegment, IsNotMappedUnlessItIsWhatWasNamed) {
   };
   EXPECT_TRUE(refused(kKey, kSlotBytes, FileDescriptor()));
   EXPECT_TRUE(refused(kKey, -1, Copy(*segment)));
+  for (const int64_t bytes : {int64_t{-1}, INT64_MAX, INT64_MAX / 2}) {
+    EXPECT_EQ(HoldingSegment::Create(kKey, bytes).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
   EXPECT_TRUE(refused(kKey, INT64_MAX, Copy(*segment)));
   EXPECT_TRUE(refused(kKey, kSlotBytes * 10, Copy(*segment)));
   for (const HoldingKey& other :

@@ -1,10 +1,12 @@
 #include "tests/worker/train/local_world.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
 #include "plan/job_spec.h"
@@ -67,13 +69,18 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnWarning(const v1::Warning& warning) override { record.warnings.push_back(warning); }
 };
 
-LocalWorker::LocalWorker() : listener(*DataListener::Bind()), server(*listener, holdings) {}
+LocalWorker::LocalWorker(int on_host)
+    : host(on_host), listener(*DataListener::Bind()), server(*listener, holdings) {}
 
-LocalWorkers MakeWorkers(int count) {
+LocalWorkers MakeWorkers(int count, int hosts) {
   LocalWorkers workers;
-  for (int i = 0; i < count; ++i) workers.push_back(std::make_shared<LocalWorker>());
+  for (int i = 0; i < count; ++i) {
+    workers.push_back(std::make_shared<LocalWorker>(i * hosts / count));
+  }
   return workers;
 }
+
+std::string SecretOf(int64_t epoch) { return absl::StrCat("secret of epoch ", epoch); }
 
 namespace {
 
@@ -87,8 +94,43 @@ void AppendAddresses(const LocalWorkers& workers, std::string (DataListener::*ad
   }
 }
 
+// Where `from` comes to `to`.
+std::string AddressOf(const LocalWorker& from, const LocalWorker& to) {
+  return from.host == to.host ? to.listener->address() : to.listener->network_address();
+}
+
+bool OnOneHost(const v1::ProcessGroup& group, const LocalWorkers& workers) {
+  const int host = workers[static_cast<size_t>(group.ranks(0))]->host;
+  return std::all_of(group.ranks().begin(), group.ranks().end(),
+                     [&](int rank) { return workers[static_cast<size_t>(rank)]->host == host; });
+}
+
+// The rank that holds another's shard.
+int HolderOf(int rank, const LocalWorkers& workers) {
+  const int world = static_cast<int>(workers.size());
+  for (int step = 1; step < world; ++step) {
+    const int other = (rank + step) % world;
+    if (workers[static_cast<size_t>(other)]->host != workers[static_cast<size_t>(rank)]->host) {
+      return other;
+    }
+  }
+  return (rank + 1) % world;
+}
+
+// Tells the rank's worker whose shards it is to store.
+void TellToHold(LocalWorker& worker, const v1::Assignment& assignment) {
+  v1::Hold hold;
+  hold.set_job_id(assignment.job_id());
+  hold.set_epoch(assignment.epoch());
+  hold.set_world(assignment.world());
+  *hold.mutable_owners() = assignment.stored_for();
+  hold.set_secret(assignment.secret());
+  worker.holdings.Expect(hold);
+}
+
 // Who holds the part, by the rank of the version's epoch whose it is.
-void AddSource(const v1::JobSpec& spec, const LocalEpoch& epoch, int part, v1::RestorePlan& plan) {
+void AddSource(const v1::JobSpec& spec, const LocalEpoch& epoch, const LocalWorker& reader,
+               int part, v1::RestorePlan& plan) {
   for (const std::shared_ptr<LocalWorker>& holder : epoch.holders) {
     for (int owner = 0; owner < epoch.restore.world; ++owner) {
       if (PartOf(spec, epoch.restore.world, owner) != part) continue;
@@ -97,19 +139,21 @@ void AddSource(const v1::JobSpec& spec, const LocalEpoch& epoch, int part, v1::R
       if (segment == nullptr || segment->FindStep(epoch.restore.step) < 0) continue;
       v1::RestoreSource& source = *plan.add_sources();
       source.set_owner(owner);
-      source.set_address(holder->listener->address());
+      source.set_address(AddressOf(reader, *holder));
       return;
     }
   }
 }
 
-v1::RestorePlan RestoreOf(const v1::JobSpec& spec, int world, int rank, const LocalEpoch& epoch) {
+v1::RestorePlan RestoreOf(const v1::JobSpec& spec, int world, int rank, const LocalWorker& reader,
+                          const LocalEpoch& epoch) {
   v1::RestorePlan plan;
   plan.set_epoch(epoch.restore.epoch);
   plan.set_world(epoch.restore.world);
   plan.set_step(epoch.restore.step);
+  plan.set_secret(SecretOf(epoch.restore.epoch));
   for (const int part : SourceParts(spec, epoch.restore.world, world, rank)) {
-    AddSource(spec, epoch, part, plan);
+    AddSource(spec, epoch, reader, part, plan);
   }
   return plan;
 }
@@ -132,7 +176,7 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
   *assignment.mutable_spec() = spec;
   assignment.set_world(world);
   assignment.set_ranks_on_host(world);
-  assignment.set_secret("secret of the epoch");
+  assignment.set_secret(SecretOf(epoch.epoch));
   assignment.set_reported_step(epoch.reported_step);
   assignment.set_save_and_stop(epoch.save_and_stop);
   assignment.set_reported_eval_step(epoch.reported_eval_step);
@@ -146,27 +190,43 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
     assignment.set_rank(rank);
     assignment.clear_groups();
     for (v1::ProcessGroup& group : layout.GroupsOf(rank)) {
-      group.set_shares_memory(epoch.over_tcp.count(group.kind()) == 0);
+      group.set_shares_memory(epoch.over_tcp.count(group.kind()) == 0 &&
+                              OnOneHost(group, workers_));
       *assignment.add_groups() = std::move(group);
     }
     assignment.clear_shards();
     for (v1::UnitShard& shard : layout.ShardsOf(rank)) *assignment.add_shards() = std::move(shard);
-    assignment.clear_holders();
-    if (world > 1) {
-      assignment.add_holders(
-          workers_[static_cast<size_t>((rank + 1) % world)]->listener->address());
-    }
+    LocalWorker& worker = *workers_[static_cast<size_t>(rank)];
+    SetHolders(epoch, worker, assignment);
     if (!epoch.checkpoint.empty()) {
       assignment.mutable_restore()->set_checkpoint(epoch.checkpoint);
       assignment.mutable_restore()->set_step(epoch.restore.step);
     } else if (epoch.restore.step > 0) {
-      *assignment.mutable_restore() = RestoreOf(spec, world, rank, epoch);
+      *assignment.mutable_restore() = RestoreOf(spec, world, rank, worker, epoch);
     }
-    LocalWorker& worker = *workers_[static_cast<size_t>(rank)];
     ranks_.push_back(std::make_unique<Rank>());
     ranks_.back()->trainer =
         Trainer::Make(assignment, options, *worker.listener, worker.holdings, registry_);
   }
+}
+
+void LocalWorld::SetHolders(const LocalEpoch& epoch, LocalWorker& worker,
+                            v1::Assignment& assignment) const {
+  assignment.clear_holders();
+  assignment.clear_stored_for();
+  if (const auto set = epoch.holders_of.find(assignment.rank()); set != epoch.holders_of.end()) {
+    assignment.add_holders(set->second);
+  } else if (assignment.world() > 1) {
+    const int holder = HolderOf(assignment.rank(), workers_);
+    assignment.add_holders(AddressOf(worker, *workers_[static_cast<size_t>(holder)]));
+  }
+  for (int owner = 0; owner < assignment.world(); ++owner) {
+    const bool here = assignment.world() > 1 && epoch.holders_of.count(owner) == 0 &&
+                      HolderOf(owner, workers_) == assignment.rank() &&
+                      workers_[static_cast<size_t>(owner)]->host != worker.host;
+    if (here) assignment.add_stored_for(owner);
+  }
+  if (assignment.stored_for_size() > 0) TellToHold(worker, assignment);
 }
 
 LocalWorld::~LocalWorld() = default;

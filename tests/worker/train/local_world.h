@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -38,15 +39,17 @@ std::string MakeText(int64_t bytes, uint64_t seed);
 v1::JobSpec TinyJob(const std::string& text_path, absl::string_view strategy, v1::DataType type,
                     int64_t micro_batches, int64_t steps);
 
-// What of a worker's process outlives its trainers.
+// What of a worker's process outlives its trainers. Workers of different hosts share no memory.
 struct LocalWorker {
-  LocalWorker();
+  explicit LocalWorker(int host = 0);
+  const int host;
   std::unique_ptr<DataListener> listener;
   HoldingStore holdings;
   HoldingServer server;
 };
 using LocalWorkers = std::vector<std::shared_ptr<LocalWorker>>;
-LocalWorkers MakeWorkers(int count);
+// The first of them on host 0, and as many on each.
+LocalWorkers MakeWorkers(int count, int hosts = 1);
 
 // An epoch of a job as the coordinator would plan it.
 struct LocalEpoch {
@@ -64,12 +67,18 @@ struct LocalEpoch {
   // Instead of a version.
   std::string checkpoint = {};
   bool save_and_stop = false;
+  // By rank: who holds its shard, if not as usual.
+  std::map<int, std::string> holders_of = {};
   // Null: the real one.
   FileSystem* files = nullptr;
 };
 
+// What an epoch's workers know.
+std::string SecretOf(int64_t epoch);
+
 // Ranks of one epoch of a job as threads of this process, over real data links. Each rank's shard
-// is held by its own worker and the next rank's.
+// is held by its own worker and that of the next rank, of the next one on another host if there is
+// one. Groups over several hosts exchange data over TCP.
 class LocalWorld {
  public:
   LocalWorld(const v1::JobSpec& spec, int world, int threads = 1,
@@ -91,6 +100,8 @@ class LocalWorld {
  private:
   struct Rank;
   void Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoch);
+  // Of the assignment's rank, and has its worker store what it is to.
+  void SetHolders(const LocalEpoch& epoch, LocalWorker& worker, v1::Assignment& assignment) const;
 
   prometheus::Registry registry_;
   LocalWorkers workers_;

@@ -222,5 +222,37 @@ TEST_F(Resuming, SavesAndStopsAndGoesOn) {
   ExpectSameSteps(rest[0].steps, whole[0].steps, step, 0);
 }
 
+// F43: the loss and the windows that were skipped belong to a version, also before a step of its
+// epoch has a report.
+TEST_F(Resuming, AVersionHasItsFiguresBeforeItsFirstStep) {
+  Run(Job("zero3", 3, 3), 2);
+  const double loss = ReadManifest(Saved(3))->info.training->loss;
+  const v1::JobSpec spec = Job("zero3", kSteps, 0, "latest");
+  const LocalWorkers workers = MakeWorkers(2);
+  const auto restore = [&](int64_t epoch, const Version& version, const std::string& checkpoint) {
+    LocalEpoch next{.epoch = epoch, .workers = workers, .restore = version, .holders = workers};
+    next.checkpoint = checkpoint;
+    next.save_and_stop = true;
+    Run(spec, 2, std::move(next));
+  };
+  const auto segment = [&](int64_t epoch, int rank) {
+    return workers[static_cast<size_t>(rank)]->holdings.Find({"j-1", epoch, 2, rank});
+  };
+  restore(2, {0, 0, 3}, Saved(3));
+  EXPECT_EQ(segment(2, 1)->Figures(0).loss, loss);
+  EXPECT_EQ(segment(2, 1)->Figures(0).skipped_windows, 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    segment(2, rank)->Complete(0, 3, segment(2, rank)->Checksum(0), {2, loss});
+  }
+  restore(3, {2, 2, 3}, "");
+  EXPECT_EQ(segment(3, 1)->Figures(0).skipped_windows, 2);
+  const absl::StatusOr<Manifest> saved = ReadManifest(Saved(3, 3));
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->info.training->skipped_windows, 2);
+  EXPECT_EQ(saved->info.training->loss, loss);
+  restore(4, {0, 0, 3}, Saved(3, 3));
+  EXPECT_EQ(segment(4, 0)->Figures(0).skipped_windows, 2);
+}
+
 }  // namespace
 }  // namespace sherd::testing
