@@ -148,7 +148,7 @@ absl::Status LocalCluster::StartWorkers(JobClient& client) {
     int count = 0;
     connected.clear();
     for (const v1::Worker& worker : workers) {
-      if (worker.status() == "lost") continue;
+      if (worker.status() == "lost" || worker.status() == "drained") continue;
       ++count;
       absl::StrAppend(&connected, connected.empty() ? "" : ", ", worker.device());
     }

@@ -1,6 +1,7 @@
 #include "coordinator/core/assignment.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "coordinator/core/copies.h"
 #include "plan/holdings.h"
 #include "plan/peer_addresses.h"
 #include "plan/world_layout.h"
@@ -33,12 +35,14 @@ struct AssignmentBuilder::World {
   const Epoch epoch;
   const WorldLayout layout;
   std::vector<Member> members;  // by rank
+  const std::map<WorkerId, std::vector<int>> stored;
 };
 
 AssignmentBuilder::World::World(const State& state, const JobRecord& record)
     : job(record.id),
       epoch(record.epoch),
-      layout(record.spec, static_cast<int>(record.ranks.size())) {
+      layout(record.spec, static_cast<int>(record.ranks.size())),
+      stored(StoredOverNetwork(state, record)) {
   std::vector<std::string> hosts;
   std::map<std::string, int32_t> ranks_by_host;
   for (const RankState& rank : record.ranks) {
@@ -76,35 +80,30 @@ void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::stri
 
 namespace {
 
-bool ShareMemory(const WorkerState& a, const WorkerState& b) {
-  return a.id == b.id ||
-         (!a.shared_memory_domain.empty() && a.shared_memory_domain == b.shared_memory_domain);
-}
-
 // Where `from` reaches `to`.
 const std::string& AddressFor(const WorkerState& from, const WorkerState& to) {
   return ShareMemory(from, to) ? to.data_address : to.network_address;
 }
 
 // Who of the holders of one part gives it to rank `rank` on `own`; nullptr when nobody can.
-const PartHolder* ChooseSource(const State& state, const std::vector<PartHolder>& holders,
-                               const WorkerState& own, int rank) {
-  std::vector<const PartHolder*> near;
-  std::vector<const PartHolder*> far;
+const PartHolder* ChooseSource(const State& state, const JobRecord& job,
+                               const std::vector<PartHolder>& holders, const WorkerState& own,
+                               int rank) {
+  // Near ones, far ones, and those that somebody lost the link to.
+  std::array<std::vector<const PartHolder*>, 3> choices;
   for (const PartHolder& holder : holders) {
     if (!IsAlive(state, holder.worker, holder.incarnation)) continue;
     if (holder.worker == own.id) return &holder;
     const WorkerState& worker = *FindWorker(state, holder.worker);
-    if (ShareMemory(own, worker)) {
-      near.push_back(&holder);
-    } else if (!worker.network_address.empty()) {
-      far.push_back(&holder);
-    }
+    if (!Reaches(own, worker)) continue;
+    const bool excluded = job.excluded.contains(holder.worker);
+    choices[excluded ? 2 : ShareMemory(own, worker) ? 0 : 1].push_back(&holder);
   }
-  const std::vector<const PartHolder*>& choice = near.empty() ? far : near;
-  if (choice.empty()) return nullptr;
-  // Many ranks may need the same part: not all of the same process.
-  return choice[static_cast<size_t>(rank) % choice.size()];
+  for (const std::vector<const PartHolder*>& choice : choices) {
+    // Many ranks may need the same part: not all of the same process.
+    if (!choice.empty()) return choice[static_cast<size_t>(rank) % choice.size()];
+  }
+  return nullptr;
 }
 
 void SetRestore(const State& state, const JobRecord& job, int rank, v1::Assignment& assignment) {
@@ -116,12 +115,13 @@ void SetRestore(const State& state, const JobRecord& job, int rank, v1::Assignme
   if (!point.version) return;
   plan.set_epoch(point.version->epoch);
   plan.set_world(point.version->world);
+  plan.set_secret(SecretOf(job, Epoch(point.version->epoch)));
   const WorkerState& own = *FindWorker(state, job.ranks[rank].worker);
   const int world = static_cast<int>(job.ranks.size());
   for (const int part : SourceParts(job.spec, point.version->world, world, rank)) {
     const auto held = point.parts.find(part);
     if (held == point.parts.end()) continue;
-    const PartHolder* source = ChooseSource(state, held->second, own, rank);
+    const PartHolder* source = ChooseSource(state, job, held->second, own, rank);
     if (source == nullptr) continue;
     v1::RestoreSource& named = *plan.add_sources();
     named.set_owner(source->owner);
@@ -139,6 +139,10 @@ void SetHolders(const State& state, const JobRecord& job, int rank, v1::Assignme
 
 }  // namespace
 
+std::string SecretOf(const JobRecord& job, Epoch epoch) {
+  return absl::StrCat(job.secret, ":", epoch.value());
+}
+
 AssignmentBuilder::AssignmentBuilder() = default;
 AssignmentBuilder::~AssignmentBuilder() = default;
 
@@ -153,12 +157,16 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
   assignment.set_rank(rank);
   assignment.set_world(world_->layout.world());
   // What a process of an older epoch knows opens no link of this one.
-  assignment.set_secret(absl::StrCat(job.secret, ":", job.epoch.value()));
+  assignment.set_secret(SecretOf(job, job.epoch));
   assignment.set_reported_step(reported.step);
   assignment.set_reported_eval_step(reported.eval_step);
   assignment.set_save_and_stop(job.save_and_stop);
   SetRestore(state, job, rank, assignment);
   SetHolders(state, job, rank, assignment);
+  const auto stored = world_->stored.find(job.ranks[rank].worker);
+  if (stored != world_->stored.end()) {
+    assignment.mutable_stored_for()->Add(stored->second.begin(), stored->second.end());
+  }
   assignment.set_ranks_on_host(world_->members[static_cast<size_t>(rank)].ranks_on_host);
   std::set<int> peers;
   std::set<int> network_peers;

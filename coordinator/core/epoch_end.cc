@@ -37,7 +37,12 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   job.suspicion = end.suspicion;
   job.end_kind = end.kind;
   job.cause = std::move(end.cause);
-  job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
+  if (job.save_and_stop) {
+    if (!job.progressed) ++job.failed_saves;
+  } else {
+    job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
+    if (job.fruitless <= 1) job.past_causes.clear();
+  }
   job.times = {.struck = transition.now() - end.unnoticed_ms, .ended = transition.now()};
   transition.AbortRanks(job, job.cause);
   AskHolders(transition, job);
@@ -68,7 +73,8 @@ void EndSavingEpoch(Transition& transition, JobRecord& job) {
   }
   job.paused = true;
   job.end_kind = EndKind::kPlan;
-  job.cause = absl::StrCat("its state was saved at step ", job.restore.step);
+  absl::StrAppend(&job.cause, job.cause.empty() ? "" : "; ", "its state was saved at step ",
+                  job.restore.step);
   job.times = {.struck = transition.now(), .ended = transition.now()};
   // Those who leave are free to go.
   std::erase_if(job.answers, [&](const auto& entry) {
@@ -83,6 +89,7 @@ void EndSavingEpoch(Transition& transition, JobRecord& job) {
 void RecordAnswer(JobRecord& job, const WorkerId& worker, Incarnation incarnation,
                   const google::protobuf::RepeatedPtrField<v1::Holding>& holdings) {
   job.answers[worker] = {incarnation, {holdings.begin(), holdings.end()}};
+  job.silent.erase(worker);
 }
 
 void NoteLeaving(Transition& transition, JobRecord& job) {

@@ -11,6 +11,9 @@ namespace sherd {
 // How a job's epoch ends, up to the moment at which everybody in it has stopped and said what they
 // hold.
 
+// So many epochs in a row without a step are enough to see that the next one would have none.
+inline constexpr int kMostFruitless = 3;
+
 struct EpochEnd {
   EndKind kind = EndKind::kNone;
   // A sentence.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
 #include "coordinator/core/copies.h"
+#include "coordinator/core/epoch_end.h"
 #include "plan/holdings.h"
 
 namespace sherd {
@@ -38,6 +39,13 @@ void RollBack(Transition& transition, JobRecord& job, const RestorePoint& restor
     transition.Publish(job, std::move(event));
   }
   job.step = restore.step;
+}
+
+// Should the next epochs fail, too.
+void RememberCause(JobRecord& job) {
+  if (job.fruitless == 0 || job.save_and_stop || job.end_kind == EndKind::kPlan) return;
+  job.past_causes.push_back(job.cause);
+  if (job.past_causes.size() >= kMostFruitless) job.past_causes.erase(job.past_causes.begin());
 }
 
 void NameHolders(Transition& transition, JobRecord& job) {
@@ -135,10 +143,30 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   return point;
 }
 
+std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore) {
+  std::set<WorkerId> unable;
+  for (const auto& [part, holders] : restore.parts) {
+    std::vector<const WorkerState*> sources;
+    for (const PartHolder& holder : holders) sources.push_back(FindWorker(state, holder.worker));
+    const bool open = std::any_of(sources.begin(), sources.end(), [](const WorkerState* source) {
+      return !source->network_address.empty();
+    });
+    if (open) continue;
+    for (const auto& [id, worker] : state.workers) {
+      const bool reads = std::any_of(
+          sources.begin(), sources.end(),
+          [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
+      if (!reads) unable.insert(id);
+    }
+  }
+  return unable;
+}
+
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
                RestorePoint restore, bool save_and_stop) {
   std::erase(transition.state().queue, job.id);
   job.waiting = Waiting::kNone;
+  RememberCause(job);
   RollBack(transition, job, restore);
   job.epoch = Epoch(job.epoch.value() + 1);
   job.starts[job.epoch.value()] = restore.step;
@@ -147,6 +175,8 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
   job.suspicion = false;
   job.complaints.clear();
+  job.patience = {};
+  job.told_copies = -1;
   job.times.assigned = transition.now();
   if (job.usual_world == 0) job.usual_world = static_cast<int64_t>(workers.size());
   job.ranks.clear();
@@ -155,9 +185,18 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
     const Seat seat{job.id, job.epoch, static_cast<int>(job.ranks.size())};
     worker.seat = seat;
     job.ranks.push_back({id, worker.incarnation, RankPhase::kForming, "", false, {}});
-    transition.Act(SendAssign{id, worker.incarnation, seat});
   }
   NameHolders(transition, job);
+  // Whoever stores for others knows it before they come.
+  for (auto& [id, owners] : StoredOverNetwork(transition.state(), job)) {
+    const Incarnation incarnation = transition.Worker(id)->incarnation;
+    transition.Act(SendHold{id, incarnation, job.id, job.epoch, std::move(owners)});
+  }
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const RankState& state = job.ranks[rank];
+    const Seat seat{job.id, job.epoch, static_cast<int>(rank)};
+    transition.Act(SendAssign{state.worker, state.incarnation, seat});
+  }
   transition.Enter(job, v1::JOB_STATE_FORMING, FormingSentence(job));
   WarnOfMixedNumerics(transition, job);
   WarnOfFewCopies(transition, job);
@@ -168,12 +207,14 @@ void RunEpoch(Transition& transition, JobRecord& job) {
   const bool first = job.restored == Epoch();
   job.restored = job.epoch;
   job.starts.clear();
+  job.silent.clear();
   if (!job.save_and_stop) job.usual_world = static_cast<int64_t>(job.ranks.size());
   job.times.running = transition.now();
   transition.Enter(job, v1::JOB_STATE_RUNNING, "");
   // Before the first epoch there is nothing older.
   if (job.epoch.value() > 1) transition.Retain(job, /*ended=*/false);
-  std::erase_if(job.holders, [](const CopyHolder& holder) { return holder.source; });
+  std::erase_if(job.holders,
+                [](const CopyHolder& holder) { return holder.source || holder.returned; });
   // The first step may be heard of before the last rank's readiness.
   if (!first && job.progressed && !job.save_and_stop) AnnounceEpoch(transition, job);
   if (!first) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace sherd {
 // the newest checkpoint, else the start.
 RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
                                 bool (*counts)(const WorkerState&));
+
+// Workers that cannot come to any process that holds some part of the version to restore.
+std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore);
 
 // Starts the next epoch on `workers`, by rank. `save_and_stop`: only to save its state.
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,

@@ -162,20 +162,24 @@ GangPlacement WorkerPools::Place(const JobRecord& job) {
   return placement;
 }
 
-GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, int64_t most, Leaving leaving) {
-  Domains sound = Usable(job, leaving, job.excluded);
-  GangPlacement placement = Regang(job, most, sound);
+GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, const NextWorld& next) {
+  std::set<WorkerId> without = next.unable;
+  without.insert(job.excluded.begin(), job.excluded.end());
+  Domains sound = Usable(next.leaving, without);
+  GangPlacement placement = Regang(job, next, sound);
   if (placement.workers.empty() && !job.excluded.empty()) {
-    Domains all = Usable(job, leaving, {});
-    placement = Regang(job, most, all);
+    Domains all = Usable(next.leaving, next.unable);
+    placement = Regang(job, next, all);
   }
   Withhold(placement.workers);
   return placement;
 }
 
-GangPlacement WorkerPools::Regang(const JobRecord& job, int64_t most, Domains& usable) const {
+GangPlacement WorkerPools::Regang(const JobRecord& job, const NextWorld& next,
+                                  Domains& usable) const {
   Demand demand(job.spec);
-  demand.most = std::min(demand.most, most);
+  demand.most = std::min(demand.most, next.most);
+  if (next.below_minimum) demand.least = demand.granule;
   std::set<const WorkerState*> last;
   for (const RankState& rank : job.ranks) {
     if (IsAlive(state_, rank.worker, rank.incarnation))
@@ -204,7 +208,7 @@ GangPlacement WorkerPools::Regang(const JobRecord& job, int64_t most, Domains& u
   return placement;
 }
 
-WorkerPools::Domains WorkerPools::Usable(const JobRecord& job, Leaving leaving,
+WorkerPools::Domains WorkerPools::Usable(Leaving leaving,
                                          const std::set<WorkerId>& excluded) const {
   Domains usable = domains_;
   for (auto& [kind, domains] : usable) {
@@ -269,17 +273,23 @@ void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
 
 int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
   const Demand demand(job.spec);
-  Domains usable = Usable(job, Leaving::kLeftOut, job.excluded);
-  std::set<std::string> homes;
+  std::set<std::string> kinds;
+  std::vector<const WorkerState*> hidden;
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
-    if (worker != nullptr) homes.insert(worker->shared_memory_domain);
+    if (worker == nullptr) continue;
+    kinds.insert(std::string(DeviceKind(worker->device)));
+    if (worker->network_address.empty()) hidden.push_back(worker);
   }
-  // Stored shards are read where memory can be shared.
-  if (homes.size() != 1 || homes.begin()->empty()) return 0;
-  for (auto& [kind, domains] : usable) {
-    std::erase_if(domains, [&](const auto& entry) { return entry.first != *homes.begin(); });
+  std::set<WorkerId> unable = job.excluded;
+  for (const auto& [id, worker] : state_.workers) {
+    const bool reaches = std::all_of(
+        hidden.begin(), hidden.end(),
+        [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
+    if (!reaches) unable.insert(id);
   }
+  Domains usable = Usable(Leaving::kLeftOut, unable);
+  std::erase_if(usable, [&](const auto& entry) { return !kinds.contains(entry.first); });
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
     if (worker == nullptr || worker->incarnation != rank.incarnation) continue;

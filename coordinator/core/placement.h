@@ -15,14 +15,14 @@ namespace sherd {
 struct GangPlacement {
   // By rank; empty when the job has to wait. Adjacent ranks share a host where possible, and a
   // tensor-parallel group is in one shared-memory domain.
-  std::vector<WorkerId> workers;
+  std::vector<WorkerId> workers = {};
   Waiting waiting = Waiting::kNone;
   // One sentence that says what is waited for.
   std::string reason;
   // Idle workers that the job would use as soon as busy ones join them; later jobs must leave them
   // alone, or a large job would starve behind small ones. Empty when the job fits nowhere even if
   // every worker were idle: then it holds nobody up.
-  std::vector<WorkerId> reserved;
+  std::vector<WorkerId> reserved = {};
 };
 
 // The workers that jobs can be placed on at one moment.
@@ -41,17 +41,28 @@ class WorkerPools {
 
   // Whether workers that are about to leave count, too.
   enum class Leaving { kLeftOut, kTakenIn };
-  // Places the next epoch of a job whose last one has ended, by the same rules, on at most `most`
-  // workers. Among places of one size, the one where most of the last epoch's workers are wins. In
+  // What the next epoch of a job is to be.
+  struct NextWorld {
+    // Ranks.
+    int64_t most = 0;
+    Leaving leaving = Leaving::kLeftOut;
+    // It may be smaller than elastic.min_workers.
+    bool below_minimum = false;
+    // These take no part in it.
+    std::set<WorkerId> unable = {};
+  };
+  // Places the next epoch of a job whose last one has ended, by the same rules. Among places of one
+  // size, the one where most of the last epoch's workers are wins. In
   // a world as large as the last one they keep their ranks, and others take the places of those
   // that are gone; else they stay in the order of their ranks. Tensor groups stay together. Workers
   // that the job excludes take part only if there is no world without them. What it would reserve
   // is still offered.
-  GangPlacement PlaceAgain(const JobRecord& job, int64_t most, Leaving leaving);
+  GangPlacement PlaceAgain(const JobRecord& job, const NextWorld& next);
   // Keeps what a job whose epoch is ending would use, up to `most` workers, from those placed after
   // it: of its last epoch those that are idle already, and others in place of the lost.
   void Reserve(const JobRecord& job, int64_t most);
-  // The largest world that the job could have if it gave up its workers and was placed again.
+  // The largest world that the job could have if it gave up its workers and was placed again, on
+  // workers of the same kind that can read from them.
   int64_t LargestWorld(const JobRecord& job) const;
   // These are not offered again.
   void Withhold(const std::vector<WorkerId>& workers);
@@ -84,9 +95,9 @@ class WorkerPools {
   // So many adjacent ranks of a world are put in one domain.
   static int64_t UnitOf(const Demand& demand, const Pool& pool, int64_t world);
   static Domain& DomainOf(Domains& domains, const WorkerState& worker);
-  // The domains without those that a job excludes.
-  Domains Usable(const JobRecord& job, Leaving leaving, const std::set<WorkerId>& excluded) const;
-  GangPlacement Regang(const JobRecord& job, int64_t most, Domains& usable) const;
+  // The domains without those that are excluded.
+  Domains Usable(Leaving leaving, const std::set<WorkerId>& excluded) const;
+  GangPlacement Regang(const JobRecord& job, const NextWorld& next, Domains& usable) const;
   // Why no pool has a world for the demand.
   static GangPlacement Unplaced(const Demand& demand, const std::vector<Pool>& pools);
 

@@ -71,7 +71,9 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
       absl::StrCat(RankOnWorker(event.rank(), rank), " failed after step ", event.step());
   if (!event.operation().empty()) absl::StrAppend(&text, " (", event.operation(), ")");
   absl::StrAppend(&text, ": ", event.error());
-  if (event.final()) return transition.End(job, v1::JOB_STATE_FAILED, std::move(text));
+  // What cannot be saved ends no job.
+  if (event.final() && !job.save_and_stop)
+    return transition.End(job, v1::JOB_STATE_FAILED, std::move(text));
   const int peer = event.lost_peer();
   const bool lost_peer = peer >= 0;
   if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
@@ -185,6 +187,7 @@ void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event)
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
   job->step = std::max(job->step, event.step());
   job->progressed = true;
+  job->failed_saves = 0;
   if (job->state == v1::JOB_STATE_RUNNING) AnnounceEpoch(transition, *job);
 }
 
@@ -193,9 +196,20 @@ void OnCheckpointSaved(Transition& transition, const v1::CheckpointSaved& event)
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
   if (event.path().empty()) return;
   job->checkpoint = {event.step(), event.path()};
-  if (!job->save_and_stop) return;
+  job->failed_saves = 0;
+  if (!job->save_and_stop || event.step() < job->restore.step) return;
   job->progressed = true;
   job->fruitless = 0;
+}
+
+void OnPatienceExpired(Transition& transition, const v1::PatienceExpired& event) {
+  JobRecord* job = transition.Job(JobId(event.job_id()));
+  if (job == nullptr || job->epoch != Epoch(event.epoch())) return;
+  if (job->state != v1::JOB_STATE_RECOVERING) return;
+  Patience& patience = job->patience;
+  if (patience.what == Patience::For::kSilent) patience.silent_over = true;
+  if (patience.what == Patience::For::kSave) patience.save_due = true;
+  patience.what = Patience::For::kNothing;
 }
 
 void OnHangDetected(Transition& transition, const v1::HangDetected& event) {

@@ -12,6 +12,7 @@ void OnRankChanged(Transition& transition, const v1::RankChanged& event);
 void OnFormationExpired(Transition& transition, const v1::FormationExpired& event);
 void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event);
 void OnCheckpointSaved(Transition& transition, const v1::CheckpointSaved& event);
+void OnPatienceExpired(Transition& transition, const v1::PatienceExpired& event);
 void OnHangDetected(Transition& transition, const v1::HangDetected& event);
 
 }  // namespace sherd

@@ -82,6 +82,8 @@ Actions Apply(const v1::DurableEvent& event, State& state) {
       OnCheckpointSaved(transition, event.checkpoint_saved());
       break;
     case v1::DurableEvent::kPatienceExpired:
+      OnPatienceExpired(transition, event.patience_expired());
+      break;
     case v1::DurableEvent::kSuspicionExpired:
     case v1::DurableEvent::EVENT_NOT_SET:
       break;

@@ -25,6 +25,16 @@ struct SendAbort {
   std::string reason;
 };
 
+// Tell a worker to store shards of these ranks of the job's current epoch, which share no memory
+// with it.
+struct SendHold {
+  WorkerId worker;
+  Incarnation incarnation;
+  JobId job;
+  Epoch epoch;
+  std::vector<int> owners;
+};
+
 // Append to the job's feed, which gives the number.
 struct PublishFeed {
   v1::JobEvent event;
@@ -76,9 +86,15 @@ struct StartFormationTimer {
   Epoch epoch;
 };
 
-using Action =
-    std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer, SendReportHoldings,
-                 SendRetain, SendPause, SendShutdown, StartPauseTimer>;
+// Append PatienceExpired when the job has had the patience of its record for long enough.
+struct StartPatienceTimer {
+  JobId job;
+  Epoch epoch;
+};
+
+using Action = std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer,
+                            SendReportHoldings, SendRetain, SendPause, SendShutdown,
+                            StartPauseTimer, SendHold, StartPatienceTimer>;
 using Actions = std::vector<Action>;
 
 // The rules of a job's life. Changes `state` by one durable event and returns what must be done
@@ -99,6 +115,8 @@ using Actions = std::vector<Action>;
 //   is known better by the time the next one is planned (the peer's exit signal) becomes the
 //   reason. A failure that would come again, and the third epoch in a row without a step, fail the
 //   job. A worker is idle again when its rank has finished or was released, and not before.
+//   A job that cannot go on saves its state first (core/save_first.h); one that would lose steps
+//   waits a while for workers that are only silent.
 Actions Apply(const v1::DurableEvent& event, State& state);
 
 }  // namespace sherd

@@ -1,63 +1,26 @@
 #include "coordinator/core/schedule.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
+#include "common/printable_text.h"
 #include "coordinator/core/copies.h"
 #include "coordinator/core/directories.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/core/next_epoch.h"
 #include "coordinator/core/placement.h"
+#include "coordinator/core/save_first.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
 namespace {
 
-// So many epochs in a row without a step are enough to see that the next one would have none.
-constexpr int kMostFruitless = 3;
-
-// One pass over the jobs that wait for workers.
-class Pass {
- public:
-  explicit Pass(Transition& transition) : transition_(transition), pools_(transition.state()) {}
-
-  // False when a job has ended: what it held back is for the others, from the start.
-  bool PlaceAll() {
-    for (const JobId& id : Order()) {
-      JobRecord& job = *transition_.Job(id);
-      if (job.state == v1::JOB_STATE_QUEUED) {
-        Place(job);
-      } else {
-        PlaceAgain(job);
-      }
-      if (IsTerminal(job.state)) return false;
-    }
-    return true;
-  }
-
-  void Place(JobRecord& job);
-  // The first job that waits for busy workers.
-  void set_ahead(const JobRecord* job) { ahead_ = job; }
-  const WorkerPools& pools() const { return pools_; }
-
- private:
-  std::vector<JobId> Order() const;
-  void PlaceAgain(JobRecord& job);
-  void Wait(JobRecord& job, GangPlacement placement);
-  bool RefuseDirectory(JobRecord& job);
-
-  Transition& transition_;
-  WorkerPools pools_;
-  const JobRecord* ahead_ = nullptr;
-};
-
-std::vector<JobId> Pass::Order() const {
-  const State& state = transition_.state();
+// Jobs that wait for workers, in the order in which they are placed.
+std::vector<JobId> OrderOf(const State& state) {
   std::vector<const JobRecord*> jobs;
   for (const auto& [id, job] : state.jobs) {
     if (job.state == v1::JOB_STATE_RECOVERING) jobs.push_back(&job);
@@ -72,6 +35,41 @@ std::vector<JobId> Pass::Order() const {
   for (const JobRecord* job : jobs) order.push_back(job->id);
   return order;
 }
+
+// One pass over them.
+class Pass {
+ public:
+  explicit Pass(Transition& transition) : transition_(transition), pools_(transition.state()) {}
+
+  // In order. False when a job has ended: what it held back is for the others, from the start.
+  bool PlaceAll(const std::vector<JobId>& order) {
+    for (const JobId& id : order) {
+      JobRecord& job = *transition_.Job(id);
+      if (job.state == v1::JOB_STATE_QUEUED) {
+        Place(job);
+      } else if (job.state == v1::JOB_STATE_RECOVERING) {
+        PlaceAgain(job);
+      }
+      if (IsTerminal(job.state)) return false;
+    }
+    return true;
+  }
+
+  void Place(JobRecord& job);
+  // The first job that waits for busy workers.
+  void set_ahead(const JobRecord* job) { ahead_ = job; }
+  const WorkerPools& pools() const { return pools_; }
+
+ private:
+  void PlaceAgain(JobRecord& job);
+  void WaitForWorkers(JobRecord& job, const RestorePoint& restore, GangPlacement placement);
+  void Wait(JobRecord& job, GangPlacement placement);
+  bool RefuseDirectory(JobRecord& job);
+
+  Transition& transition_;
+  WorkerPools pools_;
+  const JobRecord* ahead_ = nullptr;
+};
 
 // Ends a job that found its workers but would write where a running one does, which could not be
 // told before the first worker named its output root. False when there is no such job.
@@ -99,43 +97,78 @@ bool IsLeaving(const State& state, const WorkerId& id) {
 }
 
 bool Anybody(const WorkerState&) { return true; }
-bool Stays(const WorkerState& worker) { return !worker.draining; }
 
-// The state that workers which leave take with them is saved nowhere else.
-bool MustSave(const State& state, const JobRecord& job, const RestorePoint& restore) {
-  if (!restore.version) return false;
-  if (job.checkpoint && job.checkpoint->step >= restore.step) return false;
-  const RestorePoint without = ChooseRestorePoint(state, job, Stays);
-  return !without.version || without.step < restore.step;
+// Why a job failed whose last epochs ended without a step: all causes if they differ, each cut.
+std::string CausesOf(const JobRecord& job) {
+  constexpr size_t kMostBytes = 400;
+  std::vector<std::string> causes = job.past_causes;
+  const bool differ = std::any_of(causes.begin(), causes.end(),
+                                  [&](const std::string& cause) { return cause != job.cause; });
+  if (!differ) return job.cause;
+  causes.push_back(job.cause);
+  std::string text;
+  for (size_t number = 1; number <= causes.size(); ++number) {
+    std::string cause = PrintableText(causes[number - 1], kMostBytes);
+    absl::StrAppend(&text, text.empty() ? "" : "; ", number, ": ", cause);
+  }
+  return text;
+}
+
+// Who holds the version alone that workers cannot read.
+std::string UnreadableReason(const RestorePoint& restore) {
+  std::string text = absl::StrCat("waits for workers that can read step ", restore.step);
+  for (const auto& [part, holders] : restore.parts) {
+    if (holders.size() != 1) continue;
+    return absl::StrCat(text, ": ", holders.front().worker.value(),
+                        " holds a part of it alone and has no address for other hosts "
+                        "(sherd-worker --data-host)");
+  }
+  return absl::StrCat(text,
+                      ": who holds it has no address for other hosts "
+                      "(sherd-worker --data-host)");
 }
 
 void Pass::PlaceAgain(JobRecord& job) {
-  // A planned end makes room for more.
-  const int64_t most = job.paused ? std::numeric_limits<int64_t>::max() : job.usual_world;
-  if (!AllLeft(job)) return pools_.Reserve(job, most);
+  if (!AllLeft(job)) return pools_.Reserve(job, MostRanks(job));
   ExcludeBrokenLinks(transition_, job);
   if (job.fruitless >= kMostFruitless) {
     return transition_.End(
         job, v1::JOB_STATE_FAILED,
         absl::StrCat(job.fruitless, " epochs in a row ended before a step was completed; ",
-                     job.cause));
+                     CausesOf(job)));
   }
-  using Leaving = WorkerPools::Leaving;
-  GangPlacement placement = pools_.PlaceAgain(job, most, Leaving::kLeftOut);
-  RestorePoint restore = ChooseRestorePoint(transition_.state(), job, Anybody);
-  bool save = false;
-  if (placement.workers.empty() && MustSave(transition_.state(), job, restore)) {
-    GangPlacement leaving = pools_.PlaceAgain(job, most, Leaving::kTakenIn);
-    save = !leaving.workers.empty();
-    if (save) placement = std::move(leaving);
-  } else if (placement.workers.empty()) {
+  const State& state = transition_.state();
+  RestorePoint restore = ChooseRestorePoint(state, job, Anybody);
+  WorkerPools::NextWorld world = WorldToTrain(state, job, restore);
+  GangPlacement placement = pools_.PlaceAgain(job, world);
+  if (placement.workers.empty()) return WaitForWorkers(job, restore, std::move(placement));
+  if (AwaitsSilent(transition_, job, restore)) {
+    return Wait(job, {.waiting = Waiting::kSilentWorkers,
+                      .reason = "waits for workers that fell silent and may hold what was "
+                                "committed"});
+  }
+  FormEpoch(transition_, job, placement.workers, std::move(restore), /*save_and_stop=*/false);
+}
+
+void Pass::WaitForWorkers(JobRecord& job, const RestorePoint& restore, GangPlacement placement) {
+  const State& state = transition_.state();
+  if (job.patience.what == Patience::For::kSilent) job.patience.what = Patience::For::kNothing;
+  WorkerPools::NextWorld world = WorldToTrain(state, job, restore);
+  if (!std::exchange(world.unable, {}).empty()) {
+    WorkerPools others = pools_;
+    if (!others.PlaceAgain(job, world).workers.empty()) {
+      placement = {.waiting = Waiting::kWorkers, .reason = UnreadableReason(restore)};
+    }
+  }
+  if (IsAboutToSave(job)) {
+    // They stay idle until then.
+    pools_.PlaceAgain(job, WorldToSave(state, job, restore));
+  } else if (!LeavesWithUnsaved(state, job, restore)) {
     // What they hold helps nobody: they are free to go.
-    std::erase_if(job.answers, [this](const auto& entry) {
-      return IsLeaving(transition_.state(), entry.first);
-    });
+    std::erase_if(job.answers, [&](const auto& entry) { return IsLeaving(state, entry.first); });
   }
-  if (placement.workers.empty()) return Wait(job, std::move(placement));
-  FormEpoch(transition_, job, placement.workers, std::move(restore), save);
+  WarnOfUnsaved(transition_, job, restore);
+  Wait(job, std::move(placement));
 }
 
 void Pass::Wait(JobRecord& job, GangPlacement placement) {
@@ -220,8 +253,10 @@ void DismissLeaving(Transition& transition) {
 
 void Schedule(Transition& transition) {
   while (true) {
+    const std::vector<JobId> order = OrderOf(transition.state());
+    SaveWaitingJobs(transition, order);
     Pass pass(transition);
-    if (!pass.PlaceAll()) continue;
+    if (!pass.PlaceAll(order)) continue;
     PlanChanges(transition, pass.pools());
     break;
   }

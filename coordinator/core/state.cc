@@ -74,12 +74,25 @@ std::string DescribeEpoch(const JobRecord& job) {
   }
   for (const CopyHolder& holder : job.holders) {
     absl::StrAppend(&text, "  holder ", holder.worker.value(), "/", holder.incarnation.value(),
-                    " left=", holder.left, "\n");
+                    " left=", holder.left, " source=", holder.source, " returned=", holder.returned,
+                    "\n");
   }
   for (const Complaint& complaint : job.complaints) {
     absl::StrAppend(&text, "  rank ", complaint.rank, " lost ", complaint.peer, "\n");
   }
   return text;
+}
+
+std::string DescribePatience(const JobRecord& job) {
+  const Patience& patience = job.patience;
+  return absl::StrCat(
+      " patience=", static_cast<int>(patience.what), "/", patience.since_unix_ms, "/",
+      patience.delay_ms, "/", patience.silent_over, "/", patience.save_due, " silent=",
+      absl::StrJoin(job.silent, ",",
+                    [](std::string* out, const auto& entry) {
+                      absl::StrAppend(out, entry.first.value(), "/", entry.second.value());
+                    }),
+      " past=", absl::StrJoin(job.past_causes, "|"));
 }
 
 std::string DescribeJob(const JobRecord& job) {
@@ -91,6 +104,7 @@ std::string DescribeJob(const JobRecord& job) {
       " starts=", absl::StrJoin(job.starts, ",", absl::PairFormatter(":")),
       " fruitless=", job.fruitless, " high=", job.high_step, " usual=", job.usual_world,
       " excluded=", DescribeWorkers({job.excluded.begin(), job.excluded.end()}),
+      " told=", job.told_copies, " saves=", job.failed_saves, DescribePatience(job),
       " reason=", job.reason, " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
   if (job.checkpoint) {
     absl::StrAppend(&text, "  checkpoint ", job.checkpoint->step, " ", job.checkpoint->path, "\n");
@@ -137,6 +151,16 @@ bool IsNamed(const JobRecord& job, const WorkerState& worker) {
   };
   return std::any_of(job.ranks.begin(), job.ranks.end(), is_worker) ||
          std::any_of(job.holders.begin(), job.holders.end(), is_worker);
+}
+
+bool ShareMemory(const WorkerState& a, const WorkerState& b) {
+  // Who names no domain shares memory with itself alone.
+  return a.id == b.id ||
+         (!a.shared_memory_domain.empty() && a.shared_memory_domain == b.shared_memory_domain);
+}
+
+bool Reaches(const WorkerState& from, const WorkerState& to) {
+  return ShareMemory(from, to) || !to.network_address.empty();
 }
 
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation) {

@@ -70,6 +70,9 @@ struct CopyHolder {
   bool left = false;
   // The epoch only reads from it while it forms.
   bool source = false;
+  // The epoch needs nothing of it: it came back after the epoch was planned, and is asked what it
+  // holds when that one has not restored either.
+  bool returned = false;
 };
 
 // What a process said that it holds of a job, when it last stopped to write.
@@ -124,7 +127,20 @@ struct EpochTimes {
 enum class EndKind { kNone, kDeath, kSilence, kLink, kFailure, kHang, kFormation, kLeft, kPlan };
 
 // Why a job is not placed.
-enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob };
+enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob, kSilentWorkers };
+
+// Of a job whose epoch has ended: what it lets time pass for, and since when.
+struct Patience {
+  // Silent workers, which may come back with what no other holds; to save its state.
+  enum class For { kNothing, kSilent, kSave };
+  For what = For::kNothing;
+  int64_t since_unix_ms = 0;
+  // So long; -1: as long as the failure detection says (runtime/controller.h).
+  int64_t delay_ms = -1;
+  // It had enough for the one, and for the other, since the epoch ended.
+  bool silent_over = false;
+  bool save_due = false;
+};
 
 struct JobRecord {
   JobId id;
@@ -166,6 +182,10 @@ struct JobRecord {
   std::string cause;
   bool suspicion = false;
   std::vector<Complaint> complaints;
+  Patience patience;
+  // Processes in which the rarest shard is, as the feed was last told while the job waits; -1: it
+  // was not.
+  int64_t told_copies = -1;
 
   // ---- What is known across epochs.
   // Of live workers. Emptied when a new epoch has restored: what is older is not needed any more.
@@ -178,12 +198,18 @@ struct JobRecord {
   // committed before the last rollback, or a job that dies at the same step again and again would
   // never end.
   int fruitless = 0;
+  // Why those before the last of them ended.
+  std::vector<std::string> past_causes;
   int64_t high_step = 0;
+  // Epochs in a row that were to save the job's state and did not.
+  int failed_saves = 0;
   // Ranks of the last epoch that ran, or of the first that was formed.
   int64_t usual_world = 0;
   std::optional<SavedCheckpoint> checkpoint;
   // Workers with a broken link, which take no part any more.
   std::set<WorkerId> excluded;
+  // Who fell silent with something of the job since its last epoch restored, and was not heard yet.
+  std::map<WorkerId, Incarnation> silent;
 };
 
 // All that the coordinator knows for certain: a pure function of the durable events.
@@ -210,6 +236,10 @@ bool IsAtWork(const JobRecord& job);
 bool AllLeft(const JobRecord& job);
 // The worker is a rank of the job's current epoch, or holds copies in it.
 bool IsNamed(const JobRecord& job, const WorkerState& worker);
+// Both can map memory of one another.
+bool ShareMemory(const WorkerState& a, const WorkerState& b);
+// `from` can open links to `to`.
+bool Reaches(const WorkerState& from, const WorkerState& to);
 // The process was alive when it was last heard of.
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation);
 

@@ -44,7 +44,7 @@ void LoseRank(Transition& transition, JobRecord& job, int rank, const Loss& loss
 
 void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, const Loss& loss) {
   if (std::exchange(holder.left, true)) return;
-  if (IsAtWork(job) && !AnyFinished(job)) {
+  if (IsAtWork(job) && !AnyFinished(job) && !holder.returned) {
     job.step = std::max(job.step, loss.step);
     EndEpoch(transition, job,
              {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
@@ -56,6 +56,15 @@ void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, cons
   NoteLeaving(transition, job);
 }
 
+// It may have something of the job that its next epoch goes on after.
+bool MayHold(const JobRecord& job, const WorkerState& worker) {
+  const auto answer = job.answers.find(worker.id);
+  const bool said = answer != job.answers.end() &&
+                    answer->second.incarnation == worker.incarnation &&
+                    !answer->second.holdings.empty();
+  return said || IsNamed(job, worker);
+}
+
 void LoseWorker(Transition& transition, WorkerState& worker, const Loss& loss) {
   worker.alive = false;
   worker.lost_unix_ms = transition.now();
@@ -64,6 +73,9 @@ void LoseWorker(Transition& transition, WorkerState& worker, const Loss& loss) {
     return member.worker == worker.id && member.incarnation == worker.incarnation;
   };
   for (auto& [id, job] : transition.state().jobs) {
+    if (loss.silent_ms > 0 && IsUnderway(job.state) && MayHold(job, worker)) {
+      job.silent[worker.id] = worker.incarnation;
+    }
     const auto answer = job.answers.find(worker.id);
     if (answer != job.answers.end() && answer->second.incarnation == worker.incarnation) {
       job.answers.erase(answer);
@@ -109,8 +121,9 @@ void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::Worke
       SendAbort{worker.id, worker.incarnation, seat, "the job went on without this worker"});
 }
 
-// The next epoch is not planned yet, and the process that came back may hold what it needs. A rank
-// that it still works as tells so when it is released.
+// The process that came back may hold what the next epoch needs: it is asked with the others, or,
+// when those were asked already, at once. A rank that it still works as tells so when it is
+// released.
 void AskReturned(Transition& transition, JobRecord& job, const WorkerState& worker) {
   if (worker.seat) return;
   const auto is_worker = [&](const CopyHolder& holder) {
@@ -118,10 +131,15 @@ void AskReturned(Transition& transition, JobRecord& job, const WorkerState& work
   };
   const auto found = std::find_if(job.holders.begin(), job.holders.end(), is_worker);
   if (found == job.holders.end()) {
-    job.holders.push_back({worker.id, worker.incarnation, false});
+    job.holders.push_back({.worker = worker.id,
+                           .incarnation = worker.incarnation,
+                           .left = false,
+                           .source = false,
+                           .returned = true});
   } else {
     found->left = false;
   }
+  if (!job.holders_asked) return;
   transition.Act(SendReportHoldings{worker.id, worker.incarnation, job.id, job.epoch});
 }
 
@@ -137,8 +155,7 @@ void TellWhatIsOver(Transition& transition, const WorkerState& worker) {
     } else if (IsUnderway(job.state)) {
       // It is told with the others, when the job runs. Until then it counts as holding nothing.
       job.answers.try_emplace(worker.id, Answer{worker.incarnation, {}});
-      if (job.state == v1::JOB_STATE_RECOVERING && !IsAtWork(job))
-        AskReturned(transition, job, worker);
+      if (job.state != v1::JOB_STATE_RUNNING) AskReturned(transition, job, worker);
     }
   }
 }

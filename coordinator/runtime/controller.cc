@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "coordinator/core/assignment.h"
 #include "coordinator/runtime/reunion.h"
+#include "coordinator/runtime/state_time.h"
 
 namespace sherd {
 
@@ -47,6 +48,7 @@ absl::Status Controller::Recover() {
     if (job.state == v1::JOB_STATE_FORMING) WatchFormation(id, job.epoch);
     if (job.state != v1::JOB_STATE_RECOVERING) continue;
     if (IsAtWork(job)) WatchPause(id, job.epoch);
+    if (job.patience.what != Patience::For::kNothing) WatchPatience(id, job.epoch);
     for (const CopyHolder& holder : job.holders) {
       const bool asked = job.holders_asked && !holder.left;
       if (asked) WatchHoldings(holder.worker, holder.incarnation, id, job.epoch);
@@ -80,6 +82,13 @@ void Controller::Perform(const Action& action) {
   if (const auto* timer = std::get_if<StartPauseTimer>(&action)) {
     return WatchPause(timer->job, timer->epoch);
   }
+  if (const auto* hold = std::get_if<SendHold>(&action)) {
+    return fleet_.Send(hold->worker, hold->incarnation,
+                       HoldMessage(*FindJob(state(), hold->job), hold->owners));
+  }
+  if (const auto* timer = std::get_if<StartPatienceTimer>(&action)) {
+    return WatchPatience(timer->job, timer->epoch);
+  }
   if (const auto* timer = std::get_if<StartFormationTimer>(&action)) {
     return WatchFormation(timer->job, timer->epoch);
   }
@@ -105,7 +114,8 @@ void Controller::AskHoldings(const SendReportHoldings& action) {
 }
 
 void Controller::WatchFormation(const JobId& job, Epoch epoch) {
-  timers_.At(clock_.Now() + options_.formation_time, [this, job, epoch] {
+  const absl::Duration time = ReadyTime(*FindJob(state(), job), options_.formation_time);
+  timers_.At(clock_.Now() + time, [this, job, epoch] {
     const JobRecord* record = FindJob(state(), job);
     if (record == nullptr || record->epoch != epoch) return;
     if (record->state != v1::JOB_STATE_FORMING) return;
@@ -151,6 +161,28 @@ void Controller::WatchPause(const JobId& job, Epoch epoch) {
                    absl::StrCat("the ranks did not stop within ", absl::FormatDuration(patience),
                                 " after they were asked to"),
                    patience);
+  });
+}
+
+void Controller::WatchPatience(const JobId& job, Epoch epoch) {
+  const JobRecord& waiting = *FindJob(state(), job);
+  const Patience& patience = waiting.patience;
+  const int64_t own = waiting.spec.elastic().failure_detection_ms();
+  const absl::Duration detection =
+      own > 0 ? absl::Milliseconds(own) : options_.fleet.failure_detection;
+  const absl::Duration delay = patience.delay_ms >= 0 ? absl::Milliseconds(patience.delay_ms)
+                               : patience.what == Patience::For::kSilent ? 2 * detection
+                                                                         : detection;
+  timers_.At(clock_.Now() + delay, [this, job, epoch, since = patience.since_unix_ms] {
+    const JobRecord* record = FindJob(state(), job);
+    if (record == nullptr || record->epoch != epoch) return;
+    if (record->state != v1::JOB_STATE_RECOVERING) return;
+    if (record->patience.what == Patience::For::kNothing) return;
+    if (record->patience.since_unix_ms != since) return;
+    v1::DurableEvent event;
+    event.mutable_patience_expired()->set_job_id(job.value());
+    event.mutable_patience_expired()->set_epoch(epoch.value());
+    Append(std::move(event));
   });
 }
 

@@ -19,7 +19,8 @@ namespace sherd {
 struct ControllerOptions {
   FleetOptions fleet;
   absl::Duration inspection_deadline = absl::Seconds(10);
-  // From Assign until every rank is ready; workers give up on each other well before (F33).
+  // From Assign until every rank is ready; workers give up on each other well before (F33). What
+  // they have to read comes on top (runtime/state_time.h).
   absl::Duration formation_time = absl::Seconds(120);
   // From Abort until the rank is released, and from ReportHoldings until it is answered; a worker
   // needs 500 ms. One that takes this long is given up, so that no job waits for it for ever.
@@ -60,6 +61,9 @@ class Controller {
   void WatchHoldings(const WorkerId& worker, Incarnation incarnation, const JobId& job,
                      Epoch epoch);
   void WatchPause(const JobId& job, Epoch epoch);
+  // Silent workers are waited for twice as long as it takes to find them silent; and as long as
+  // that before the state of a job that waits is saved, unless the record says how long.
+  void WatchPatience(const JobId& job, Epoch epoch);
 
   const ControllerOptions options_;
   const Clock& clock_;

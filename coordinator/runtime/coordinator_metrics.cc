@@ -30,7 +30,7 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry)
     const std::string state(NameOf(static_cast<v1::JobState>(number)));
     jobs_by_state_[state] = &jobs_.Add({{"state", state}});
   }
-  for (const char* status : {"idle", "busy", "draining", "lost"}) {
+  for (const char* status : {"idle", "busy", "draining", "drained", "lost"}) {
     workers_by_status_[status] = &workers_.Add({{"status", status}});
   }
 }

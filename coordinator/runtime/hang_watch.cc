@@ -7,6 +7,7 @@
 #include "common/printable_text.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/runtime/hang_verdict.h"
+#include "coordinator/runtime/state_time.h"
 
 namespace sherd {
 namespace {
@@ -38,6 +39,10 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   const int64_t own = job.spec.elastic().failure_detection_ms();
   absl::Duration patience =
       kDetectionTimes * (own > 0 ? absl::Milliseconds(own) : options_.failure_detection);
+  // It restored already, and has all state to write.
+  if (job.save_and_stop) {
+    return std::max(patience, options_.first_step_time) + StateTime(job.spec);
+  }
   if (!job.progressed) return std::max(patience, options_.first_step_time);
   const auto found = watches_.find(job.id);
   if (found == watches_.end() || found->second.step_ms.empty()) return patience;
@@ -48,9 +53,9 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
 }
 
 bool HangWatch::IsWatched(const JobRecord& job) const {
+  if (job.state != v1::JOB_STATE_RUNNING || AnyFinished(job)) return false;
   // A rank that has finished, or trained the last step, has only files to write.
-  return job.state == v1::JOB_STATE_RUNNING && !AnyFinished(job) &&
-         journal_.feed().ProgressOf(job.id).step < job.spec.train().steps();
+  return job.save_and_stop || journal_.feed().ProgressOf(job.id).step < job.spec.train().steps();
 }
 
 bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {

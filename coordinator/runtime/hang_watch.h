@@ -41,7 +41,8 @@ class HangWatch {
   // A worker's answer to LocateRank; ignored when it was not asked.
   void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
   // The longest time between two steps: ten times failure_detection, or five times the median of
-  // the last steps.
+  // the last steps. Of an epoch that only saves: as long as a first step may take, and the time to
+  // write the state.
   absl::Duration PatienceOf(const JobRecord& job) const;
   // Ends the job's epoch, which is hung: nothing was heard of it for `stalled`. -1: no rank.
   void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);

@@ -1,7 +1,10 @@
 #include "coordinator/runtime/reunion.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+
+#include "coordinator/core/copies.h"
 
 namespace sherd {
 namespace {
@@ -43,6 +46,16 @@ std::optional<v1::SessionResponse> MissedOfSeat(const State& state, const Worker
   return message;
 }
 
+// Whether the ranks that it is to store shards of have come is known when all are ready.
+std::optional<v1::SessionResponse> MissedHold(const State& state, const JobRecord& job,
+                                              const WorkerState& worker) {
+  if (job.state != v1::JOB_STATE_FORMING || !IsNamed(job, worker)) return std::nullopt;
+  const std::map<WorkerId, std::vector<int>> stored = StoredOverNetwork(state, job);
+  const auto found = stored.find(worker.id);
+  if (found == stored.end()) return std::nullopt;
+  return HoldMessage(job, found->second);
+}
+
 bool OwesHoldings(const JobRecord& job, const WorkerState& worker) {
   if (job.state != v1::JOB_STATE_RECOVERING || !job.holders_asked) return false;
   return std::any_of(job.holders.begin(), job.holders.end(), [&](const CopyHolder& holder) {
@@ -64,6 +77,11 @@ std::vector<v1::SessionResponse> MissedMessages(const State& state, const Worker
                                                 AssignmentBuilder& assignments,
                                                 const Reported& reported, int64_t now_unix_ms) {
   std::vector<v1::SessionResponse> missed;
+  for (const auto& [id, job] : state.jobs) {
+    if (std::optional<v1::SessionResponse> message = MissedHold(state, job, worker)) {
+      missed.push_back(*std::move(message));
+    }
+  }
   if (std::optional<v1::SessionResponse> message =
           MissedOfSeat(state, worker, hello, assignments, reported)) {
     missed.push_back(*std::move(message));
@@ -103,6 +121,17 @@ v1::SessionResponse PauseMessage(const Seat& seat, const std::string& reason) {
   message.mutable_pause()->set_job_id(seat.job.value());
   message.mutable_pause()->set_epoch(seat.epoch.value());
   message.mutable_pause()->set_reason(reason);
+  return message;
+}
+
+v1::SessionResponse HoldMessage(const JobRecord& job, const std::vector<int>& owners) {
+  v1::SessionResponse message;
+  v1::Hold& hold = *message.mutable_hold();
+  hold.set_job_id(job.id.value());
+  hold.set_epoch(job.epoch.value());
+  hold.set_world(static_cast<int32_t>(job.ranks.size()));
+  hold.mutable_owners()->Add(owners.begin(), owners.end());
+  hold.set_secret(SecretOf(job, job.epoch));
   return message;
 }
 

@@ -29,6 +29,8 @@ bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& 
 // The messages of these names.
 v1::SessionResponse AbortMessage(const Seat& seat, const std::string& reason);
 v1::SessionResponse PauseMessage(const Seat& seat, const std::string& reason);
+// To whom stores shards of `owners`, ranks of the job's current epoch, over the network.
+v1::SessionResponse HoldMessage(const JobRecord& job, const std::vector<int>& owners);
 v1::SessionResponse ReportHoldingsMessage(const JobId& job, Epoch epoch);
 v1::SessionResponse RetainMessage(const JobId& job, Epoch epoch, bool ended);
 v1::SessionResponse ShutdownMessage(const std::string& reason);

@@ -57,7 +57,7 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
 }
 
 absl::string_view StatusOf(const WorkerState& worker) {
-  if (!worker.alive) return "lost";
+  if (!worker.alive) return worker.dismissed ? "drained" : "lost";
   if (worker.draining) return "draining";
   return worker.seat ? "busy" : "idle";
 }

@@ -11,7 +11,7 @@ namespace sherd {
 enum class JobDetail { kSummary, kFull };
 v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail);
 
-// "idle", "busy", "draining" or "lost".
+// "idle", "busy", "draining", "drained" or "lost".
 absl::string_view StatusOf(const WorkerState& worker);
 v1::Worker ViewWorker(const WorkerState& worker);
 

@@ -1,6 +1,8 @@
 #include "coordinator/core/copies.h"
 
+#include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,15 +33,74 @@ TEST(Copies, OnOneHostTheNextRanksStoreThem) {
   EXPECT_THAT(scenario.job(id).holders, IsEmpty());
 }
 
-// Copies are memory that the holder maps, too.
-TEST(Copies, AreHeldWhereMemoryCanBeShared) {
+void JoinTwoHosts(Scenario& scenario, bool reachable = true) {
+  for (const char* worker : {"a0", "a1", "b0", "b1"}) {
+    v1::DurableEvent event = Joined(worker, 1, std::string(1, worker[0]));
+    if (!reachable) event.mutable_worker_joined()->clear_network_address();
+    scenario.Do(std::move(event));
+  }
+}
+
+TEST(Copies, WorkersOfOtherHostsStoreThemFirst) {
   Scenario scenario;
-  for (const char* worker : {"a0", "a1"}) scenario.Do(Joined(worker, 1, "a"));
-  for (const char* worker : {"b0", "b1"}) scenario.Do(Joined(worker, 1, "b"));
+  JoinTwoHosts(scenario);
   const JobId id = scenario.Submit({.min_workers = 4, .replicas = 3});
   ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("a0", "a1", "b0", "b1"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("b0", "b1", "a1"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 3), ElementsAre("a0", "a1", "b0"));
+}
+
+TEST(Copies, TheRanksOfAHostAreNotAllStoredByOne) {
+  Scenario scenario;
+  JoinTwoHosts(scenario);
+  const JobId id = scenario.Submit({.min_workers = 4});
+  EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("b0"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("b1"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 2), ElementsAre("a0"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 3), ElementsAre("a1"));
+}
+
+TEST(Copies, IdleWorkersOfOtherHostsComeBeforeRanksOfTheSame) {
+  Scenario scenario;
+  JoinTwoHosts(scenario);
+  const JobId id = scenario.Submit({.min_workers = 2, .max_workers = 2, .replicas = 3});
+  ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("a0", "a1"));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("b0", "b1", "a1"));
+  EXPECT_THAT(scenario.job(id).holders, SizeIs(2));
+}
+
+// Without an address only those come to a worker that share memory with it.
+TEST(Copies, AreHeldWhereTheyCanBeBrought) {
+  Scenario scenario;
+  JoinTwoHosts(scenario, /*reachable=*/false);
+  const JobId id = scenario.Submit({.min_workers = 2, .replicas = 3});
+  ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("a0", "a1"));
   EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("a1"));
-  EXPECT_THAT(HoldersOf(scenario.job(id), 3), ElementsAre("b0"));
+}
+
+TEST(Copies, WhoStoresForAnotherHostIsToldBeforeTheRanksAre) {
+  Scenario scenario;
+  JoinTwoHosts(scenario);
+  const JobId id = scenario.Submit({.min_workers = 3, .max_workers = 3, .replicas = 2});
+  ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("a0", "a1", "b0"));
+  const std::vector<SendHold> holds = scenario.ActionsOf<SendHold>();
+  ASSERT_THAT(holds, SizeIs(4));
+  EXPECT_EQ(holds[0].worker, WorkerId("a0"));
+  EXPECT_THAT(holds[0].owners, ElementsAre(2));
+  EXPECT_EQ(holds[2].worker, WorkerId("b0"));
+  EXPECT_THAT(holds[2].owners, ElementsAre(0, 1));
+  EXPECT_EQ(holds[3].worker, WorkerId("b1"));
+  EXPECT_THAT(holds[3].owners, ElementsAre(0, 1));
+  EXPECT_EQ(holds[3].epoch, Epoch(1));
+  size_t last_hold = 0;
+  size_t first_assign = scenario.actions().size();
+  for (size_t index = 0; index < scenario.actions().size(); ++index) {
+    if (std::holds_alternative<SendHold>(scenario.actions()[index])) last_hold = index;
+    if (std::holds_alternative<SendAssign>(scenario.actions()[index])) {
+      first_assign = std::min(first_assign, index);
+    }
+  }
+  EXPECT_LT(last_hold, first_assign);
 }
 
 TEST(Copies, IdleWorkersComeAfterRanksAndAreRemembered) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "coordinator/core/reducer.h"
@@ -59,7 +60,9 @@ std::string Violation(const State& state) {
     // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
     const int64_t world = static_cast<int64_t>(job.ranks.size());
     const int64_t tensor = job.spec.parallel().tensor();
-    if (world < job.spec.elastic().min_workers() || world % tensor != 0) {
+    // What only saves is of whole groups, and no more.
+    const bool enough = job.save_and_stop || world >= job.spec.elastic().min_workers();
+    if (!enough || world % tensor != 0) {
       return absl::StrCat(id.value(), " has a world of ", world);
     }
     if (job.spec.elastic().max_workers() > 0 && world > job.spec.elastic().max_workers()) {
@@ -115,7 +118,7 @@ class Chaos {
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
   void Step() {
-    switch (Draw(15)) {
+    switch (Draw(17)) {
       case 0:
         return Submit();
       case 1:
@@ -134,6 +137,10 @@ class Chaos {
         return AnswerAll();
       case 8:
         return DrainJob();
+      case 9:
+        return ExpireJobPatience();
+      case 10:
+        return FreezeJob();
       default:
         return Report();
     }
@@ -146,6 +153,7 @@ class Chaos {
       AnswerHolders();
       for (const WorkerId& id : BusyWorkers()) Answer(*FindWorker(scenario_.state(), id));
       EndDismissed();
+      if (scenario_.state().sequence == before) ExpireAllPatience();
       if (scenario_.state().sequence == before) return;
     }
     ADD_FAILURE() << "never comes to rest";
@@ -210,7 +218,8 @@ class Chaos {
                       .tensor = tensor,
                       .priority = static_cast<int32_t>(Draw(3)),
                       .replicas = static_cast<int64_t>(Draw(3)),
-                      .request_id = request});
+                      .request_id = request,
+                      .dir = Draw(2) == 0 ? "out" : ""});
   }
 
   void Cancel() {
@@ -224,7 +233,9 @@ class Chaos {
     const uint64_t last = lives_[id];
     const uint64_t incarnation =
         Draw(4) == 0 && last > 0 ? 1 + Draw(last) : (lives_[id] = last + 1);
-    v1::DurableEvent event = Joined(id, incarnation, Draw(8) == 0 ? "other" : "host");
+    v1::DurableEvent event = Joined(id, incarnation, Draw(4) == 0 ? "other" : "host");
+    // A copy may be brought to some, and read from them.
+    if (Draw(8) == 0) event.mutable_worker_joined()->clear_network_address();
     if (Draw(4) == 0) Claim(*event.mutable_worker_joined());
     scenario_.Do(std::move(event));
   }
@@ -240,7 +251,47 @@ class Chaos {
 
   void Lose() {
     const std::string id = AnyWorker();
-    scenario_.Do(Lost(id, lives_[id] - Draw(2), "killed by signal 9 (SIGKILL)", 3));
+    const uint64_t life = lives_[id] - Draw(2);
+    scenario_.Do(Draw(3) == 0 ? Silent(id, life, 3)
+                              : Lost(id, life, "killed by signal 9 (SIGKILL)", 3));
+  }
+
+  void ExpireJobPatience() {
+    const JobRecord* job = AnyJob();
+    if (job != nullptr) scenario_.Do(ExpirePatience(*job));
+  }
+
+  void ExpireAllPatience() {
+    std::vector<v1::DurableEvent> ends;
+    for (const auto& [id, job] : scenario_.state().jobs) {
+      if (job.state != v1::JOB_STATE_RECOVERING) continue;
+      if (job.patience.what != Patience::For::kNothing) ends.push_back(ExpirePatience(job));
+    }
+    for (v1::DurableEvent& end : ends) scenario_.Do(std::move(end));
+  }
+
+  // All that works for a job freezes for a while; some of it is back soon.
+  void FreezeJob() {
+    const JobRecord* job = AnyJob();
+    if (job == nullptr || job->state != v1::JOB_STATE_RUNNING) return;
+    const JobRecord ended = *job;
+    scenario_.Do(Progressed(ended, ended.step + 1));
+    for (const RankState& rank : ended.ranks) {
+      scenario_.Do(Silent(rank.worker.value(), rank.incarnation.value(), ended.step + 1));
+    }
+    for (int rank = 0; rank < static_cast<int>(ended.ranks.size()); ++rank) {
+      const RankState& frozen = ended.ranks[rank];
+      if (Draw(5) == 0) continue;
+      const WorkerState* worker = FindWorker(scenario_.state(), frozen.worker);
+      if (worker == nullptr) continue;
+      v1::DurableEvent back =
+          Joined(frozen.worker.value(), frozen.incarnation.value(), worker->host);
+      back.mutable_worker_joined()->set_job_id(ended.id.value());
+      back.mutable_worker_joined()->set_epoch(ended.epoch.value());
+      back.mutable_worker_joined()->set_rank(rank);
+      scenario_.Do(std::move(back));
+      scenario_.Do(Released(ended, rank, ended.step + 1));
+    }
   }
 
   void Expire() {
@@ -368,16 +419,27 @@ class Chaos {
   }
 
   // Independent of the placement code: all live workers together, in whole tensor-parallel groups
-  // by domain, are too few.
+  // by domain, are too few; or none can read what is held.
   bool PlaceableNowhere(const JobRecord& job) const {
+    if (absl::StrContains(job.reason, "waits for workers that can read")) return true;
     std::map<std::string, int64_t> live;
+    std::set<std::string> hidden;
     for (const auto& [id, worker] : scenario_.state().workers) {
       if (worker.alive && !worker.draining) ++live[worker.shared_memory_domain];
+      if (worker.alive && worker.network_address.empty()) {
+        hidden.insert(worker.shared_memory_domain);
+      }
     }
     const int64_t tensor = job.spec.parallel().tensor();
     const int64_t most = job.spec.elastic().max_workers();
     int64_t usable = 0;
-    for (const auto& [domain, workers] : live) usable += workers / tensor * tensor;
+    int64_t together = 0;
+    for (const auto& [domain, workers] : live) {
+      const int64_t whole = workers / tensor * tensor;
+      usable = std::max(usable, whole);
+      if (!hidden.contains(domain)) together += whole;
+    }
+    usable = std::max(usable, together);
     if (most > 0) usable = std::min(usable, most / tensor * tensor);
     return usable < std::max(job.spec.elastic().min_workers(), tensor);
   }

@@ -47,6 +47,9 @@ class RecordingLink final : public WorkerLink {
         case v1::SessionResponse::kPause:
           kinds.push_back("pause");
           break;
+        case v1::SessionResponse::kHold:
+          kinds.push_back("hold");
+          break;
         case v1::SessionResponse::kLocate:
           kinds.push_back("locate");
           break;

@@ -14,6 +14,7 @@ v1::JobSpec MakeSpec(const JobRequest& request) {
   spec.mutable_elastic()->set_min_workers(request.min_workers);
   spec.mutable_elastic()->set_max_workers(request.max_workers);
   spec.mutable_elastic()->set_replicas(request.replicas);
+  spec.mutable_checkpoint()->set_dir(request.dir);
   spec.mutable_parallel()->set_tensor(request.tensor);
   spec.mutable_parallel()->set_strategy(v1::STRATEGY_ZERO3);
   return spec;
@@ -56,6 +57,19 @@ v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std
   event.mutable_worker_lost()->set_incarnation(incarnation);
   event.mutable_worker_lost()->set_cause(cause);
   event.mutable_worker_lost()->set_step(step);
+  return event;
+}
+
+v1::DurableEvent Silent(const std::string& worker, uint64_t incarnation, int64_t step) {
+  v1::DurableEvent event = Lost(worker, incarnation, "its lease lapsed", step);
+  event.mutable_worker_lost()->set_silent_ms(3000);
+  return event;
+}
+
+v1::DurableEvent ExpirePatience(const JobRecord& job) {
+  v1::DurableEvent event;
+  event.mutable_patience_expired()->set_job_id(job.id.value());
+  event.mutable_patience_expired()->set_epoch(job.epoch.value());
   return event;
 }
 

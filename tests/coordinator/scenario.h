@@ -21,6 +21,8 @@ struct JobRequest {
   int64_t replicas = 1;
   // "": one of its own.
   std::string request_id = {};
+  // Where it saves checkpoints.
+  std::string dir = {};
 };
 
 v1::JobSpec MakeSpec(const JobRequest& request);
@@ -32,6 +34,9 @@ v1::DurableEvent Joined(const std::string& worker, uint64_t incarnation,
                         const std::string& host = "host");
 v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std::string& cause,
                       int64_t step = 0);
+// Nothing was heard of it for three seconds.
+v1::DurableEvent Silent(const std::string& worker, uint64_t incarnation, int64_t step = 0);
+v1::DurableEvent ExpirePatience(const JobRecord& job);
 v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milestone milestone);
 v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
                         int lost_peer = -1);

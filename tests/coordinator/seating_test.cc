@@ -42,7 +42,7 @@ class SeatingTest : public testing::Test {
                            {}});
     }
     const GangPlacement placement =
-        WorkerPools(scenario_.state()).PlaceAgain(job, most, WorkerPools::Leaving::kLeftOut);
+        WorkerPools(scenario_.state()).PlaceAgain(job, {.most = most, .below_minimum = below_});
     std::vector<std::string> names;
     for (const WorkerId& worker : placement.workers) names.push_back(worker.value());
     return names;
@@ -50,6 +50,7 @@ class SeatingTest : public testing::Test {
 
   Scenario scenario_;
   std::set<WorkerId> excluded_;
+  bool below_ = false;
 };
 
 TEST_F(SeatingTest, SurvivorsKeepTheirRanksInAWorldOfTheSameSize) {
@@ -106,6 +107,15 @@ TEST_F(SeatingTest, WhoIsExcludedTakesPartOnlyWhereThereIsNoWorldWithoutIt) {
   excluded_ = {WorkerId("a1")};
   EXPECT_THAT(PlaceAgain({}, {"a0", "a1", "a2"}, 3), ElementsAre("a0", "a2"));
   EXPECT_THAT(PlaceAgain({.min_workers = 3}, {"a0", "a1", "a2"}, 3), ElementsAre("a0", "a1", "a2"));
+}
+
+// What only saves needs whole groups, and no more.
+TEST_F(SeatingTest, AWorldThatSavesMayBeBelowTheMinimum) {
+  Join("a", 3);
+  below_ = true;
+  EXPECT_THAT(PlaceAgain({.min_workers = 4, .tensor = 2}, {"a0", "a1", "a2", ""}, 4),
+              ElementsAre("a0", "a1"));
+  EXPECT_THAT(PlaceAgain({.min_workers = 4, .tensor = 4}, {"a0", "a1", "a2", ""}, 4), IsEmpty());
 }
 
 TEST_F(SeatingTest, FewerThanTheLeastWorldAreNone) {

@@ -52,6 +52,8 @@ class FakeRank {
   void Stored();
   void Finish();
 
+  // It opens a link to a process at this address.
+  void Meet(const WorkerProcess& other, const std::string& address);
   bool CopyFrom(const v1::RestoreSource& source);
   void Commit();
   void SendStep(int64_t step);

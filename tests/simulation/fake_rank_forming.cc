@@ -38,10 +38,17 @@ void FakeRank::Form() {
   segment_ = std::make_shared<Segment>();
   segment_->key = {assignment_.job_id(), assignment_.epoch(), assignment_.world(),
                    assignment_.rank()};
+  segment_->secret = assignment_.secret();
   if (!process_.store().Keep(segment_)) {
     return Fail(absl::FailedPreconditionError("this epoch has ended here"));
   }
   After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Restore);
+}
+
+void FakeRank::Meet(const WorkerProcess& other, const std::string& address) {
+  const bool far = other.host() != process_.host();
+  if (address == (far ? other.network_address() : other.address())) return;
+  cluster_.referee.Accuse(absl::StrCat(process_.name(), " cannot come to ", address));
 }
 
 bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
@@ -52,7 +59,12 @@ bool FakeRank::CopyFrom(const v1::RestoreSource& source) {
   if (held == nullptr || held->Find(plan.step()) < 0) {
     const auto holder = cluster_.processes.find(source.address());
     const bool answers = holder != cluster_.processes.end() && holder->second->alive();
-    if (answers) held = holder->second->store().Find(key);
+    if (answers) {
+      Meet(*holder->second, source.address());
+      held = holder->second->store().Find(key);
+      const bool opens = held == nullptr || held->secret == plan.secret();
+      if (!opens) cluster_.referee.Accuse("a restore plan has a secret that opens nothing");
+    }
   }
   const int slot = held == nullptr ? -1 : held->Find(plan.step());
   if (slot < 0) return false;
@@ -107,7 +119,14 @@ void FakeRank::HandOver() {
     WorkerProcess* holder = found == cluster_.processes.end() ? nullptr : found->second;
     if (holder != nullptr && holder->frozen()) return After(kRetry, &FakeRank::HandOver);
     std::shared_ptr<Segment> held = segment_;
+    if (holder != nullptr) {
+      Meet(*holder, assignment_.holders(static_cast<int>(handed_over_)));
+    }
     if (holder != nullptr && holder->host() != process_.host()) {
+      // It may hear of it later than the ranks do.
+      if (holder->alive() && !holder->Expects(segment_->key, assignment_.secret())) {
+        return After(kRetry, &FakeRank::HandOver);
+      }
       held = std::make_shared<Segment>(*segment_);
       held->fenced = false;
     }

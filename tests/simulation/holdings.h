@@ -41,6 +41,8 @@ struct Segment {
   int Find(int64_t step) const;
 
   SegmentKey key;
+  // Who reads it over the network must know it.
+  std::string secret;
   std::array<Slot, 2> slots;
   bool fenced = false;
 };

@@ -106,6 +106,7 @@ void Referee::SeeFeed(const v1::JobEvent& entry) {
     trace_.Say("feed of ", entry.job_id(), ": rollback from step ", entry.rollback().from_step(),
                " to ", entry.rollback().to_step());
     job.feed_step = std::min(job.feed_step, entry.rollback().to_step());
+    if (forbids_rollbacks_) Accuse(absl::StrCat(entry.job_id(), " loses what was still there"));
   }
   if (!entry.has_step()) return;
   const int64_t step = entry.step().step();

@@ -39,6 +39,9 @@ class Referee {
   // The rank came back from the exchange after the step.
   void Commits(const std::string& job, int64_t epoch, const Lineage& lineage);
 
+  // Nothing happens in this schedule that may cost a step that the feed has told.
+  void ForbidRollbacks() { forbids_rollbacks_ = true; }
+
   // ---- Of lives: one has ended, or was given up.
   void IsLost(uint64_t life);
 
@@ -84,6 +87,7 @@ class Referee {
   std::map<std::pair<std::string, int64_t>, Lineage> restored_;
   std::map<std::pair<std::string, std::string>, Lineage> checkpoints_;
   std::set<uint64_t> lost_;
+  bool forbids_rollbacks_ = false;
   int64_t epochs_ = 0;
   int64_t rollbacks_ = 0;
   int64_t committed_ = 0;

@@ -15,8 +15,8 @@ namespace {
 
 // In simulated time. The hang time-out and the formation's are the longest that anything waits.
 constexpr absl::Duration kLongest = absl::Minutes(20);
-// After the last job's end: releases, and what may be dropped, are on their way. Longer than a freeze
-// and the time that a rank has to end after its abort.
+// After the last job's end: releases, and what may be dropped, are on their way. Longer than a
+// freeze and the time that a rank has to end after its abort.
 constexpr absl::Duration kSettling = absl::Seconds(40);
 constexpr int kMostFruitless = 3;
 
@@ -69,6 +69,10 @@ class Schedule {
   void Submit(size_t job);
   void Cancel(size_t job);
   void AddFaults();
+  // All processes freeze, and thaw before it is too late.
+  void FreezeAll();
+  // All that are there leave, one after another.
+  void LeaveOneByOne();
   void Strike();
   void StrikeRank(WorkerProcess& process);
   void KillCoordinator();
@@ -81,12 +85,13 @@ class Schedule {
   std::vector<Job> jobs_;
   uint64_t lives_ = 0;
   int64_t faults_ = 0;
+  bool leaves_ = false;
   bool calm_ = false;
 };
 
 void Schedule::AddSlots() {
   const int64_t count = cluster_.chance.Between(2, 5);
-  const int64_t hosts = cluster_.chance.OneIn(3) ? 2 : 1;
+  const int64_t hosts = cluster_.chance.OneIn(2) ? 1 : cluster_.chance.Between(2, 3);
   for (int64_t index = 0; index < count; ++index) {
     slots_.push_back({absl::StrCat("w", index), absl::StrCat("host", index % hosts), {}, false});
   }
@@ -117,9 +122,11 @@ void Schedule::OnEnd(size_t index, int signal, int code) {
     report.set_exit_code(code);
     cluster_.queue.After(cluster_.Delay(), [this, report] { TellExit(report); });
   }
-  cluster_.queue.After(
-      slot.alone ? cluster_.chance.Milliseconds(500, 4000) : cluster_.chance.Milliseconds(50, 400),
-      [this, index] { StartLife(index); });
+  absl::Duration pause =
+      slot.alone ? cluster_.chance.Milliseconds(500, 4000) : cluster_.chance.Milliseconds(50, 400);
+  // The host is looked after.
+  if (leaves_ && !calm_) pause = cluster_.chance.Milliseconds(4000, 9000);
+  cluster_.queue.After(pause, [this, index] { StartLife(index); });
 }
 
 void Schedule::TellExit(v1::ReportExitRequest report) {
@@ -194,6 +201,36 @@ void Schedule::AddFaults() {
     cluster_.queue.After(when, [this] { Strike(); });
   }
   cluster_.queue.After(absl::Milliseconds(span + 100), [this] { calm_ = true; });
+}
+
+void Schedule::FreezeAll() {
+  cluster_.referee.ForbidRollbacks();
+  cluster_.queue.After(cluster_.chance.Milliseconds(20, 400), [this] {
+    // The last is back within twice the detection time of the first.
+    const absl::Duration frozen = cluster_.chance.Milliseconds(2000, 7000);
+    for (Slot& slot : slots_) {
+      if (slot.lives.empty()) continue;
+      WorkerProcess& process = slot.current();
+      process.Freeze();
+      cluster_.queue.After(frozen + cluster_.chance.Milliseconds(0, 1000),
+                           [&process] { process.Thaw(); });
+    }
+  });
+  cluster_.queue.After(absl::Seconds(9), [this] { calm_ = true; });
+}
+
+void Schedule::LeaveOneByOne() {
+  cluster_.referee.ForbidRollbacks();
+  leaves_ = true;
+  absl::Duration when = cluster_.chance.Milliseconds(20, 400);
+  for (Slot& slot : slots_) {
+    cluster_.queue.After(when, [&slot] {
+      if (!slot.lives.empty()) slot.current().Leave();
+    });
+    when += cluster_.chance.OneIn(3) ? cluster_.chance.Milliseconds(0, 50)
+                                     : cluster_.chance.Milliseconds(100, 2500);
+  }
+  cluster_.queue.After(when, [this] { calm_ = true; });
 }
 
 void Schedule::KillCoordinator() {
@@ -283,7 +320,16 @@ Outcome Schedule::Run() {
   coordinator_.Start();
   AddSlots();
   AddJobs();
-  AddFaults();
+  switch (cluster_.chance.Below(10)) {
+    case 0:
+      FreezeAll();
+      break;
+    case 1:
+      LeaveOneByOne();
+      break;
+    default:
+      AddFaults();
+  }
   const Referee& referee = cluster_.referee;
   const absl::Time end = cluster_.queue.Now() + kLongest;
   absl::Time settled = absl::InfiniteFuture();

@@ -24,10 +24,12 @@ WorkerProcess::WorkerProcess(Cluster& cluster, std::string name, std::string hos
       name_(std::move(name)),
       host_(std::move(host)),
       address_(absl::StrCat("unix-abstract:", name_, "/", incarnation)),
+      network_address_(absl::StrCat("tcp:", name_, "/", incarnation)),
       incarnation_(incarnation),
       ended_(std::move(ended)),
       store_(cluster.options.planted != Planted::kNoFences) {
   cluster_.processes[address_] = this;
+  cluster_.processes[network_address_] = this;
 }
 
 void WorkerProcess::Run(std::function<void()> what) {
@@ -115,8 +117,7 @@ v1::Hello WorkerProcess::MakeHello() const {
   hello.set_host(host_);
   hello.set_shared_memory_domain(host_ + "/0");
   hello.set_data_address(address_);
-  // One place for both kinds of links, so that it is found under either name.
-  hello.set_network_address(address_);
+  hello.set_network_address(network_address_);
   hello.set_numerics_fingerprint("avx2");
   hello.set_output_root("/" + host_);
   const std::optional<RankId>& rank = state_.rank();
@@ -148,7 +149,24 @@ void WorkerProcess::Hear(const Stream& stream, const v1::SessionResponse& messag
   if (message.has_welcome()) return OnWelcome(message);
   buffer_.Acknowledge(message.acknowledged());
   ExitWhenFlushed();
-  if (message.has_assign()) return Handle(AssignReceived{message.assign()});
+  if (message.has_assign()) {
+    // As the rank is told.
+    v1::Hold hold;
+    hold.set_job_id(message.assign().job_id());
+    hold.set_epoch(message.assign().epoch());
+    hold.set_world(message.assign().world());
+    *hold.mutable_owners() = message.assign().stored_for();
+    hold.set_secret(message.assign().secret());
+    for (const int32_t owner : hold.owners()) {
+      const SegmentKey key{hold.job_id(), hold.epoch(), hold.world(), owner};
+      if (Expects(key, hold.secret())) continue;
+      cluster_.referee.Accuse(absl::StrCat(name_, " is told as a rank to store for rank ", owner,
+                                           ", and was not told so before"));
+    }
+    Expect(hold);
+    return Handle(AssignReceived{message.assign()});
+  }
+  if (message.has_hold()) return Expect(message.hold());
   if (message.has_abort()) return Handle(AbortReceived{message.abort()});
   if (message.has_pause()) return Handle(PauseReceived{message.pause()});
   if (message.has_locate()) return Handle(LocateReceived{message.locate()});
@@ -173,6 +191,12 @@ void WorkerProcess::Hear(const Stream& stream, const v1::SessionResponse& messag
   if (!message.has_inspect_data()) return;
   answer.mutable_inspection()->set_request_id(message.inspect_data().request_id());
   Answer(answer);
+}
+
+void WorkerProcess::Expect(const v1::Hold& hold) {
+  for (const int32_t owner : hold.owners()) {
+    expected_[{hold.job_id(), hold.epoch(), hold.world(), owner}] = hold.secret();
+  }
 }
 
 void WorkerProcess::OnWelcome(const v1::SessionResponse& message) {

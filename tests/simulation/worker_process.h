@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,12 +30,19 @@ class WorkerProcess {
 
   const std::string& name() const { return name_; }
   const std::string& host() const { return host_; }
+  // Where links come; of other hosts' processes to the latter.
   const std::string& address() const { return address_; }
+  const std::string& network_address() const { return network_address_; }
   uint64_t incarnation() const { return incarnation_; }
   bool alive() const { return alive_; }
   bool frozen() const { return frozen_; }
   Store& store() { return store_; }
   FakeRank* rank() { return rank_.get(); }
+  // It was told to store this shard of a rank on another host, who presents `secret`.
+  bool Expects(const SegmentKey& key, const std::string& secret) const {
+    const auto found = expected_.find(key);
+    return found != expected_.end() && found->second == secret;
+  }
 
   // Does something as this process: now; once it thaws; never when it has ended.
   void Run(std::function<void()> what);
@@ -65,6 +73,7 @@ class WorkerProcess {
   void Say(v1::SessionRequest numbered);
   void Answer(const v1::SessionRequest& request);
   void Pump();
+  void Expect(const v1::Hold& hold);
   void Handle(const AgentEvent& event);
   void Perform(const AgentAction& action);
   void BeginExit(int code);
@@ -75,6 +84,7 @@ class WorkerProcess {
   const std::string name_;
   const std::string host_;
   const std::string address_;
+  const std::string network_address_;
   const uint64_t incarnation_;
   const OnEnd ended_;
   bool alive_ = true;
@@ -83,6 +93,7 @@ class WorkerProcess {
   AgentState state_;
   ReportBuffer buffer_{1 << 20};
   Store store_;
+  std::map<SegmentKey, std::string> expected_;
   std::unique_ptr<FakeRank> rank_;
   std::vector<std::unique_ptr<FakeRank>> past_ranks_;
   std::shared_ptr<Stream> stream_;

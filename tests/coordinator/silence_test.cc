@@ -1,0 +1,169 @@
+// Workers that fall silent with what no other holds, and come back (docs/elasticity.md).
+
+#include <string>
+#include <vector>
+
+#include "coordinator/core/reducer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/scenario.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
+
+// Two ranks that each hold all, after step 5.
+JobId RunTwo(Scenario& scenario, int64_t replicas = 0) {
+  scenario.JoinWorkers(2);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2, .replicas = replicas});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  return id;
+}
+
+// The worker says hello again as the rank that it still works as.
+v1::DurableEvent Back(const JobRecord& job, int rank) {
+  v1::DurableEvent event = Joined(job.ranks[rank].worker.value(), 1);
+  event.mutable_worker_joined()->set_job_id(job.id.value());
+  event.mutable_worker_joined()->set_epoch(job.epoch.value());
+  event.mutable_worker_joined()->set_rank(rank);
+  return event;
+}
+
+bool AnyRollback(const Scenario& scenario) {
+  for (const v1::JobEvent& entry : scenario.Feed()) {
+    if (entry.has_rollback()) return true;
+  }
+  return false;
+}
+
+TEST(Silence, TheFirstThatIsBackWaitsForTheOthers) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario);
+  const JobRecord ended = scenario.job(id);
+  scenario.Do(Silent("w0", 1, 5));
+  scenario.Do(Silent("w1", 1, 5));
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), IsEmpty());
+  scenario.Do(Back(ended, 0));
+  scenario.Do(Released(ended, 0, 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), SizeIs(1));
+  EXPECT_THAT(scenario.job(id).reason, HasSubstr("waits for workers that fell silent"));
+  scenario.Do(Back(ended, 1));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Released(ended, 1, 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
+  EXPECT_FALSE(AnyRollback(scenario));
+}
+
+TEST(Silence, PatienceEnds) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario);
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.Do(Released(scenario.job(id), 0, 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_TRUE(AnyRollback(scenario));
+  // Of the next epoch it knows nothing.
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  EXPECT_EQ(scenario.job(id).epoch, Epoch(2));
+}
+
+TEST(Silence, WhatIsWholeIsNotWaitedFor) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.ReleaseAll(id, 5);
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
+}
+
+TEST(Silence, TheDeadAreNotWaitedFor) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario);
+  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.Do(Released(scenario.job(id), 0, 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_TRUE(AnyRollback(scenario));
+}
+
+TEST(Silence, ANewProcessInItsPlaceEndsTheWait) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario);
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.Do(Released(scenario.job(id), 0, 5));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Joined("w1", 2));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+}
+
+// It had been given up before the epoch was planned that has ended now.
+TEST(Silence, WhoComesBackWhileAWorldFormsIsAskedIfThatFails) {
+  Scenario scenario;
+  scenario.JoinWorkers(3);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  const JobRecord ended = scenario.job(id);
+  // w1 freezes; w0 holds all, and dies while the next world forms.
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.ReleaseAll(id, 5);
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  // Its trainer has ended meanwhile.
+  scenario.Do(Joined("w1", 1));
+  EXPECT_THAT(scenario.ActionsOf<SendReportHoldings>(), IsEmpty());
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)", 5));
+  ASSERT_THAT(scenario.ActionsOf<SendReportHoldings>(), SizeIs(1));
+  EXPECT_EQ(scenario.ActionsOf<SendReportHoldings>()[0].worker, WorkerId("w1"));
+  const JobRecord failed = scenario.job(id);
+  scenario.Do(Released(failed, 1, 0));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  v1::DurableEvent answer = Answered(failed, {WorkerId("w1"), Incarnation(1), false}, 0);
+  *answer.mutable_holdings_reported()->mutable_holdings() =
+      Released(ended, 1, 5).rank_changed().holdings();
+  scenario.Do(std::move(answer));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
+}
+
+TEST(Silence, TheEndOfOneThatCameBackMeanwhileEndsNoEpoch) {
+  Scenario scenario;
+  scenario.JoinWorkers(3);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.ReleaseAll(id, 5);
+  scenario.Do(Joined("w1", 1));
+  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  scenario.ReportAll(id, kReady);
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST(Causes, OfThreeEpochsThatEndedDifferentlyAllAreTold) {
+  Scenario scenario;
+  scenario.JoinWorkers(2);
+  const JobId id = scenario.Submit({.min_workers = 2});
+  const std::vector<std::string> errors = {"cannot open /dev/shm", "no luck",
+                                           std::string(5000, 'x')};
+  for (const std::string& error : errors) {
+    scenario.Do(Failed(scenario.job(id), 1, error, 0));
+    scenario.ReleaseAll(id, 0);
+  }
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FAILED);
+  EXPECT_THAT(scenario.job(id).reason,
+              AllOf(HasSubstr("; 1: rank 1 on worker w1 failed after step 0: cannot open"),
+                    HasSubstr("; 2: rank 1 on worker w1 failed after step 0: no luck"),
+                    HasSubstr("; 3: rank 1 on worker w1 failed after step 0: xxx")));
+  EXPECT_LT(scenario.job(id).reason.size(), 1500);
+}
+
+}  // namespace
+}  // namespace sherd
