@@ -42,6 +42,20 @@ bool MayPlace(const v1::DurableEvent& event, const State& state) {
   return job != nullptr && job->state == v1::JOB_STATE_RUNNING;
 }
 
+// Of the jobs that have ended the oldest go. Not at once, so that who holds anything of one is told
+// that it is over.
+void ForgetEnded(Transition& transition) {
+  State& state = transition.state();
+  while (state.ended.size() > kEndedJobsKept) {
+    const auto oldest = state.jobs.find(state.ended.front());
+    if (transition.now() - oldest->second.ended_unix_ms <= kEndedToldMs) return;
+    transition.Act(DropFeed{oldest->first});
+    state.jobs_by_request.erase(oldest->second.request_id);
+    state.jobs.erase(oldest);
+    state.ended.pop_front();
+  }
+}
+
 }  // namespace
 
 Actions Apply(const v1::DurableEvent& event, State& state) {
@@ -89,6 +103,7 @@ Actions Apply(const v1::DurableEvent& event, State& state) {
       break;
   }
   if (MayPlace(event, state)) Schedule(transition);
+  ForgetEnded(transition);
   return transition.TakeActions();
 }
 

@@ -40,6 +40,11 @@ struct PublishFeed {
   v1::JobEvent event;
 };
 
+// Drop the feed of a job that is forgotten.
+struct DropFeed {
+  JobId job;
+};
+
 // Ask a worker that may hold copies for the job what it holds; it answers with HoldingsReport.
 struct SendReportHoldings {
   WorkerId worker;
@@ -94,8 +99,15 @@ struct StartPatienceTimer {
 
 using Action = std::variant<SendAssign, SendAbort, PublishFeed, StartFormationTimer,
                             SendReportHoldings, SendRetain, SendPause, SendShutdown,
-                            StartPauseTimer, SendHold, StartPatienceTimer>;
+                            StartPauseTimer, SendHold, StartPatienceTimer, DropFeed>;
 using Actions = std::vector<Action>;
+
+// So many of the jobs that have ended are known; older ones are forgotten, each at the earliest
+// when the workers that return are not told of its end any more. With a job go its request id, so
+// that a submission which is retried later makes another one, and its feed.
+inline constexpr size_t kEndedJobsKept = 1000;
+// For so long after its end.
+inline constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 
 // The rules of a job's life. Changes `state` by one durable event and returns what must be done
 // about it, in order; the same events give the same state and actions, always. Time is that of the

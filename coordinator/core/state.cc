@@ -4,118 +4,13 @@
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "coordinator/core/snapshot.h"
+#include "google/protobuf/text_format.h"
 
 namespace sherd {
 namespace {
 
 constexpr size_t kLongestNameInId = 40;
-
-std::string DescribeSeat(const std::optional<Seat>& seat) {
-  if (!seat) return "none";
-  return absl::StrCat(seat->job.value(), "/", seat->epoch.value(), "/", seat->rank);
-}
-
-std::string DescribeWorker(const WorkerState& worker) {
-  return absl::StrCat(
-      "worker ", worker.id.value(), " incarnation=", worker.incarnation.value(),
-      " device=", worker.device, " host=", worker.host, " domain=", worker.shared_memory_domain,
-      " address=", worker.data_address, " network=", worker.network_address,
-      " fingerprint=", worker.numerics_fingerprint, " root=", worker.output_root,
-      " alive=", worker.alive, " lost=", worker.lost_unix_ms, " seat=", DescribeSeat(worker.seat),
-      " draining=", worker.draining, " (", worker.drain_reason, ") dismissed=", worker.dismissed,
-      " retired=",
-      absl::StrJoin(worker.retired, ",",
-                    [](std::string* out, Incarnation past) { absl::StrAppend(out, past.value()); }),
-      "\n");
-}
-
-std::string DescribeHolding(const v1::Holding& held) {
-  return absl::StrCat(held.epoch(), "/", held.world(), "/", held.owner(), "/", held.step());
-}
-
-std::string DescribeWorkers(const std::vector<WorkerId>& workers) {
-  return absl::StrJoin(workers, ",",
-                       [](std::string* out, const WorkerId& id) { *out += id.value(); });
-}
-
-std::string DescribeRestore(const RestorePoint& restore) {
-  std::string text =
-      absl::StrCat("  restore step=", restore.step, " checkpoint=", restore.checkpoint);
-  if (restore.version) {
-    absl::StrAppend(&text, " version=", restore.version->epoch, "/", restore.version->world, "/",
-                    restore.version->step);
-  }
-  for (const auto& [part, holders] : restore.parts) {
-    absl::StrAppend(&text, " part ", part, ":");
-    for (const PartHolder& holder : holders) {
-      absl::StrAppend(&text, " ", holder.owner, "@", holder.worker.value(), "/",
-                      holder.incarnation.value());
-    }
-  }
-  return text + "\n";
-}
-
-std::string DescribeEpoch(const JobRecord& job) {
-  std::string text = absl::StrCat(
-      "  epoch ", job.epoch.value(), " saves=", job.save_and_stop, " progressed=", job.progressed,
-      " announced=", job.announced, " paused=", job.paused, " aborted=", job.aborted,
-      " asked=", job.holders_asked, " kind=", static_cast<int>(job.end_kind),
-      " suspicion=", job.suspicion, " cause=", job.cause, " struck=", job.times.struck,
-      " ended=", job.times.ended, " answered=", job.times.answered,
-      " assigned=", job.times.assigned, " running=", job.times.running,
-      " forming=", job.times.forming, "\n", DescribeRestore(job.restore));
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const RankState& state = job.ranks[rank];
-    absl::StrAppend(&text, "  rank ", rank, " worker=", state.worker.value(),
-                    " incarnation=", state.incarnation.value(),
-                    " phase=", static_cast<int>(state.phase), " left=", state.left,
-                    " holders=", DescribeWorkers(state.holders), " reason=", state.reason, "\n");
-  }
-  for (const CopyHolder& holder : job.holders) {
-    absl::StrAppend(&text, "  holder ", holder.worker.value(), "/", holder.incarnation.value(),
-                    " left=", holder.left, " source=", holder.source, " returned=", holder.returned,
-                    "\n");
-  }
-  for (const Complaint& complaint : job.complaints) {
-    absl::StrAppend(&text, "  rank ", complaint.rank, " lost ", complaint.peer, "\n");
-  }
-  return text;
-}
-
-std::string DescribePatience(const JobRecord& job) {
-  const Patience& patience = job.patience;
-  return absl::StrCat(
-      " patience=", static_cast<int>(patience.what), "/", patience.since_unix_ms, "/",
-      patience.delay_ms, "/", patience.silent_over, "/", patience.save_due, " silent=",
-      absl::StrJoin(job.silent, ",",
-                    [](std::string* out, const auto& entry) {
-                      absl::StrAppend(out, entry.first.value(), "/", entry.second.value());
-                    }),
-      " past=", absl::StrJoin(job.past_causes, "|"));
-}
-
-std::string DescribeJob(const JobRecord& job) {
-  std::string text = absl::StrCat(
-      "job ", job.id.value(), " request=", job.request_id, " secret=", job.secret,
-      " order=", job.order, " state=", job.state, " waiting=", static_cast<int>(job.waiting),
-      " step=", job.step, " submitted=", job.submitted_unix_ms, " ended=", job.ended_unix_ms,
-      " weights=", job.weights_path, " restored=", job.restored.value(),
-      " starts=", absl::StrJoin(job.starts, ",", absl::PairFormatter(":")),
-      " fruitless=", job.fruitless, " high=", job.high_step, " usual=", job.usual_world,
-      " excluded=", DescribeWorkers({job.excluded.begin(), job.excluded.end()}),
-      " told=", job.told_copies, " saves=", job.failed_saves, DescribePatience(job),
-      " reason=", job.reason, " spec=", job.spec.SerializeAsString(), "\n", DescribeEpoch(job));
-  if (job.checkpoint) {
-    absl::StrAppend(&text, "  checkpoint ", job.checkpoint->step, " ", job.checkpoint->path, "\n");
-  }
-  for (const auto& [worker, answer] : job.answers) {
-    absl::StrAppend(&text, "  answer of ", worker.value(), "/", answer.incarnation.value(), ":");
-    for (const v1::Holding& held : answer.holdings) text += " " + DescribeHolding(held);
-    text += "\n";
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -195,16 +90,8 @@ JobId NextJobId(const State& state, const std::string& name) {
 }
 
 std::string Describe(const State& state) {
-  std::string text = absl::StrCat(
-      "sequence=", state.sequence, " submissions=", state.submissions, "\nqueue=",
-      absl::StrJoin(state.queue, ",",
-                    [](std::string* out, const JobId& id) { absl::StrAppend(out, id.value()); }),
-      "\n");
-  for (const auto& [request, job] : state.jobs_by_request) {
-    absl::StrAppend(&text, "request ", request, " -> ", job.value(), "\n");
-  }
-  for (const auto& [id, worker] : state.workers) text += DescribeWorker(worker);
-  for (const auto& [id, job] : state.jobs) text += DescribeJob(job);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(WriteState(state), &text);
   return text;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -48,6 +49,7 @@ struct WorkerState {
   std::vector<Incarnation> retired;
 };
 
+// The numbers of this and the other enumerations here are stored (snapshot.h).
 enum class RankPhase { kForming, kRunning, kFinished, kFailed, kLost, kReleased };
 
 struct RankState {
@@ -219,6 +221,8 @@ struct State {
   std::map<std::string, JobId> jobs_by_request;
   // QUEUED jobs in the order in which they are placed: priority, then submission.
   std::vector<JobId> queue;
+  // Jobs that have ended and are not forgotten, in the order of their ends.
+  std::deque<JobId> ended;
   std::map<WorkerId, WorkerState> workers;
   int64_t submissions = 0;
   // Of the last applied event.
@@ -251,7 +255,7 @@ const WorkerState* FindWorker(const State& state, const WorkerId& id);
 // letters, digits and dashes, and the number of the submission, which makes it unique: "tiny-7".
 JobId NextJobId(const State& state, const std::string& name);
 
-// Everything in `state` as readable text; equal states have equal text.
+// Everything in `state`, as snapshot.h stores it, as readable text; equal states have equal text.
 std::string Describe(const State& state);
 
 }  // namespace sherd

@@ -51,6 +51,7 @@ void Transition::Enter(JobRecord& job, v1::JobState next, std::string reason) {
 
 void Transition::End(JobRecord& job, v1::JobState final, std::string reason) {
   std::erase(state_.queue, job.id);
+  state_.ended.push_back(job.id);
   job.waiting = Waiting::kNone;
   job.suspicion = false;
   job.ended_unix_ms = now_;

@@ -148,7 +148,7 @@ void TellWhatIsOver(Transition& transition, const WorkerState& worker) {
   for (auto& [id, job] : transition.state().jobs) {
     if (IsTerminal(job.state)) {
       // Of what ended earlier it was told.
-      if (transition.now() - job.ended_unix_ms > kLostWorkerListedMs) continue;
+      if (transition.now() - job.ended_unix_ms > kEndedToldMs) continue;
       transition.Act(SendRetain{worker.id, worker.incarnation, id, job.epoch, /*ended=*/true});
     } else if (job.state == v1::JOB_STATE_RUNNING && job.epoch.value() > 1) {
       transition.Act(SendRetain{worker.id, worker.incarnation, id, job.epoch, /*ended=*/false});

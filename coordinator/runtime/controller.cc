@@ -189,7 +189,8 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
 absl::Status Controller::EndTurn() {
   const absl::Time now = clock_.Now();
   timers_.RunDue(now);
-  if (now >= next_check_) {
+  const bool check = now >= next_check_;
+  if (check) {
     fleet_.CheckLeases(now);
     hangs_.Check(now);
     metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()), now);
@@ -198,6 +199,7 @@ absl::Status Controller::EndTurn() {
   fleet_.FlushAcknowledgements();
   SHERD_RETURN_IF_ERROR(journal_.Commit());
   jobs_.ServeReaders();
+  if (check) journal_.Tidy(options_.compact_after);
   return absl::OkStatus();
 }
 

@@ -25,6 +25,9 @@ struct ControllerOptions {
   // From Abort until the rank is released, and from ReportHoldings until it is answered; a worker
   // needs 500 ms. One that takes this long is given up, so that no job waits for it for ever.
   absl::Duration release_time = absl::Seconds(10);
+  // After so many events a snapshot of the state takes their place in the log; what that costs, and
+  // saves, is measured in docs/adr/0010-compaction.md.
+  int64_t compact_after = 10'000;
 };
 
 // The whole coordinator but its edges: no thread, no socket, time from `clock`. It is used in

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/counted.h"
 #include "common/printable_text.h"
 #include "coordinator/core/directories.h"
+#include "coordinator/core/reducer.h"
 #include "coordinator/runtime/invalid_fields.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
@@ -25,7 +27,20 @@ constexpr size_t kMostSaidBytes = 4096;
 // Each change of the queue or of the workers looks at every queued job.
 constexpr size_t kMostQueued = 10'000;
 
-absl::Status NoSuchJob(const JobId& id) {
+absl::Status NoSuchJob(const State& state, const JobId& id) {
+  // The end of an id is the number of its submission, which no other job has.
+  const size_t dash = id.value().rfind('-');
+  int64_t number = 0;
+  const bool numbered = dash != std::string::npos &&
+                        absl::SimpleAtoi(absl::string_view(id.value()).substr(dash + 1), &number);
+  const bool past = numbered && number >= 1 && number <= state.submissions &&
+                    std::none_of(state.jobs.begin(), state.jobs.end(),
+                                 [number](const auto& job) { return job.second.order == number; });
+  if (past) {
+    return absl::NotFoundError(
+        absl::StrCat("job ", id.value(), " is forgotten: it has ended, and only the last ",
+                     kEndedJobsKept, " jobs that ended are kept; what it wrote is where it was"));
+  }
   return absl::NotFoundError(
       absl::StrCat("no job has the id \"", id.value(), "\"; `sherd list` shows those there are"));
 }
@@ -220,7 +235,7 @@ void JobDesk::Refuse(const Inspection& inspection, const absl::Status& status) {
 
 void JobDesk::Cancel(const JobId& id, Reply<v1::CancelResponse> reply) {
   const JobRecord* job = FindJob(journal_.state(), id);
-  if (job == nullptr) return Answer<v1::CancelResponse>(reply, NoSuchJob(id));
+  if (job == nullptr) return Answer<v1::CancelResponse>(reply, NoSuchJob(journal_.state(), id));
   if (IsTerminal(job->state) && job->state != v1::JOB_STATE_CANCELLED) {
     return Answer<v1::CancelResponse>(
         reply, absl::FailedPreconditionError(
@@ -239,7 +254,7 @@ void JobDesk::Cancel(const JobId& id, Reply<v1::CancelResponse> reply) {
 
 void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
   const JobRecord* job = FindJob(journal_.state(), id);
-  if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(id));
+  if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(journal_.state(), id));
   v1::GetJobResponse response;
   *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
   Answer<v1::GetJobResponse>(reply, std::move(response));
@@ -292,7 +307,8 @@ void JobDesk::Drain(const WorkerId& id, Reply<v1::DrainResponse> reply) {
 
 void JobDesk::ReadFeed(const JobId& id, int64_t after_sequence, int64_t limit,
                        absl::Duration patience, Reply<FeedChunk> reply) {
-  if (FindJob(journal_.state(), id) == nullptr) return Answer<FeedChunk>(reply, NoSuchJob(id));
+  if (FindJob(journal_.state(), id) == nullptr)
+    return Answer<FeedChunk>(reply, NoSuchJob(journal_.state(), id));
   const uint64_t number = ++last_reader_;
   readers_[number] = {id, after_sequence, limit, std::move(reply)};
   timers_.At(clock_.Now() + patience, [this, number] {
@@ -310,7 +326,12 @@ void JobDesk::ServeReaders() {
 }
 
 bool JobDesk::Serve(const Reader& reader) {
-  const bool terminal = IsTerminal(FindJob(journal_.state(), reader.job)->state);
+  const JobRecord* job = FindJob(journal_.state(), reader.job);
+  if (job == nullptr) {
+    reader.reply(NoSuchJob(journal_.state(), reader.job));
+    return true;
+  }
+  const bool terminal = IsTerminal(job->state);
   const int64_t last = journal_.feed().LastSequence(reader.job);
   if (last <= reader.after_sequence && !terminal) return false;
   absl::StatusOr<std::vector<v1::JobEvent>> entries =

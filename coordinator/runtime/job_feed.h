@@ -35,6 +35,9 @@ class JobFeed {
   // The entry with its number, to be stored; nothing when the job's log is full.
   std::optional<v1::JobEvent> Add(v1::JobEvent entry);
 
+  // Of a job that is forgotten.
+  void Drop(const JobId& job) { jobs_.erase(job); }
+
   int64_t LastSequence(const JobId& job) const;
   Progress ProgressOf(const JobId& job) const;
 

@@ -24,7 +24,7 @@ class Journal {
       : log_(log), clock_(clock), published_(std::move(published)) {}
   Journal(const Journal&) = delete;
 
-  // Builds the state from the log. Call first, once.
+  // Builds the state from the log: its newest snapshot, and the events since. Call first, once.
   absl::Status Recover();
 
   const State& state() const { return state_; }
@@ -44,12 +44,20 @@ class Journal {
   // coordinator must end.
   absl::Status Commit();
 
+  // Keeps the log small: stores a snapshot when `most_events` have come since the last one, and
+  // drops a part of the feeds of forgotten jobs. Call after Commit, now and then. What fails is
+  // said in the process's log and tried again later.
+  void Tidy(int64_t most_events);
+
   absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job, int64_t after_sequence,
                                                      int64_t limit) {
     return log_.ReadFeed(job, after_sequence, limit);
   }
 
  private:
+  absl::Status RecoverState();
+  absl::Status Compact();
+
   EventLog& log_;
   const Clock& clock_;
   const std::function<void(const v1::JobEvent&)> published_;
@@ -59,6 +67,10 @@ class Journal {
   std::vector<std::function<void()>> effects_;
   std::vector<Acknowledgement> recovered_;
   int64_t appended_ = 0;
+  // Events since the last snapshot.
+  int64_t uncompacted_ = 0;
+  // Jobs whose feeds are to be dropped, once what made them forgotten is stored.
+  std::vector<JobId> forgotten_;
 };
 
 }  // namespace sherd

@@ -5,12 +5,10 @@
 #include <optional>
 
 #include "coordinator/core/copies.h"
+#include "coordinator/core/reducer.h"
 
 namespace sherd {
 namespace {
-
-// What a worker may drop of an ended job is said again for this long.
-constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 
 // The rank of `worker`'s seat is this life of this worker; only then may it learn the epoch's
 // secret.

@@ -1,13 +1,17 @@
 #include "coordinator/store/event_log.h"
 
+#include <xxhash.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "coordinator/store/lock_file.h"
 #include "coordinator/store/sqlite.h"
@@ -16,12 +20,15 @@ namespace sherd {
 namespace {
 
 constexpr char kMemory[] = ":memory:";
-constexpr int64_t kSchemaVersion = 1;
+// 2: events may begin after a snapshot.
+constexpr int64_t kSchemaVersion = 2;
 
 // `kind` is the number of the feed entry's field in v1.JobEvent.
 constexpr char kSchema[] = R"sql(
   CREATE TABLE IF NOT EXISTS events (
     sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+  CREATE TABLE IF NOT EXISTS snapshots (
+    sequence INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, payload BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS feed (
     job TEXT NOT NULL, sequence INTEGER NOT NULL, kind INTEGER NOT NULL, payload BLOB NOT NULL,
     PRIMARY KEY (job, sequence)) WITHOUT ROWID;
@@ -30,11 +37,30 @@ constexpr char kSchema[] = R"sql(
     WITHOUT ROWID;
 )sql";
 
+// In the transaction that brings a snapshot. The events go that the older of two stands for: the
+// newer one has never been read.
+constexpr char kDropOldSnapshots[] = R"sql(
+  DELETE FROM snapshots WHERE sequence NOT IN (
+    SELECT sequence FROM snapshots ORDER BY sequence DESC LIMIT 2))sql";
+constexpr char kDropOldEvents[] = R"sql(
+  DELETE FROM events WHERE sequence <= (
+    SELECT MIN(sequence) FROM snapshots HAVING COUNT(*) = 2))sql";
+
+// Of what stands for the events up to `sequence`.
+int64_t ChecksumOf(int64_t sequence, const std::string& payload) {
+  return static_cast<int64_t>(
+      XXH3_64bits_withSeed(payload.data(), payload.size(), static_cast<XXH64_hash_t>(sequence)));
+}
+
 class SqliteEventLog final : public EventLog {
  public:
   absl::Status Init(const std::string& directory);
   absl::Status Commit(const LogBatch& batch) override;
-  absl::Status Replay(const std::function<void(const v1::DurableEvent&)>& visit) override;
+  absl::StatusOr<std::optional<v1::StoredState>> ReadSnapshot() override;
+  absl::Status Replay(int64_t after_sequence,
+                      const std::function<void(const v1::DurableEvent&)>& visit) override;
+  absl::Status Compact(const v1::StoredState& state) override;
+  absl::StatusOr<bool> DropFeed(const JobId& job, int64_t most) override;
   absl::StatusOr<std::vector<FeedSummary>> SummarizeFeeds() override;
   absl::StatusOr<std::vector<Acknowledgement>> Acknowledgements() override;
   absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job, int64_t after_sequence,
@@ -45,6 +71,10 @@ class SqliteEventLog final : public EventLog {
   absl::Status CheckSchema();
   absl::Status PrepareStatements();
   absl::Status Insert(const LogBatch& batch);
+  absl::Status InsertSnapshot(const v1::StoredState& state);
+  absl::Status DropAcknowledgements(const v1::StoredState& state);
+  // Does `change` whole or not at all.
+  absl::Status InTransaction(const std::function<absl::Status()>& change);
   // Whether the next commits are synced to the disk before they return.
   absl::Status Synchronize(bool every_commit);
   absl::Status ReadLast(const JobId& job, v1::JobEvent::EventCase kind, v1::JobEvent& entry);
@@ -55,6 +85,8 @@ class SqliteEventLog final : public EventLog {
   // Declared before the statements, which must go first.
   std::unique_ptr<Database> database_;
   std::optional<bool> synchronizes_;
+  // Sequences of snapshots that could not be read.
+  std::set<int64_t> damaged_;
   std::unique_ptr<Statement> insert_event_;
   std::unique_ptr<Statement> insert_feed_;
   std::unique_ptr<Statement> insert_acknowledgement_;
@@ -65,7 +97,8 @@ class SqliteEventLog final : public EventLog {
 absl::Status SqliteEventLog::Damaged(absl::string_view what) const {
   return absl::DataLossError(
       absl::StrCat("the event log ", path_, " is damaged: ", what,
-                   "; move it away to start without the jobs that it knows"));
+                   "; put a backup in its place, or move it away to start without the jobs that it "
+                   "knows"));
 }
 
 absl::Status SqliteEventLog::PrepareDirectory(const std::string& directory) {
@@ -161,21 +194,111 @@ absl::Status SqliteEventLog::Synchronize(bool every_commit) {
                                          : "PRAGMA synchronous = NORMAL");
 }
 
-absl::Status SqliteEventLog::Commit(const LogBatch& batch) {
-  if (batch.empty()) return absl::OkStatus();
-  SHERD_RETURN_IF_ERROR(Synchronize(!batch.events.empty()));
+absl::Status SqliteEventLog::InTransaction(const std::function<absl::Status()>& change) {
   SHERD_RETURN_IF_ERROR(database_->Execute("BEGIN"));
-  absl::Status status = Insert(batch);
+  absl::Status status = change();
   if (status.ok()) status = database_->Execute("COMMIT");
   // A failed COMMIT may leave the transaction open; a ROLLBACK without one fails, which is no news.
   if (!status.ok()) database_->Execute("ROLLBACK").IgnoreError();
   return status;
 }
 
-absl::Status SqliteEventLog::Replay(const std::function<void(const v1::DurableEvent&)>& visit) {
-  SHERD_ASSIGN_OR_RETURN(auto query,
-                         database_->Prepare("SELECT sequence, payload FROM events ORDER BY 1"));
-  int64_t expected = 1;
+absl::Status SqliteEventLog::Commit(const LogBatch& batch) {
+  if (batch.empty()) return absl::OkStatus();
+  SHERD_RETURN_IF_ERROR(Synchronize(!batch.events.empty()));
+  return InTransaction([&] { return Insert(batch); });
+}
+
+absl::Status SqliteEventLog::InsertSnapshot(const v1::StoredState& state) {
+  // What could not be read must not count as one of the two.
+  for (const int64_t sequence : damaged_) {
+    SHERD_RETURN_IF_ERROR(
+        database_->Execute(absl::StrCat("DELETE FROM snapshots WHERE sequence = ", sequence)));
+  }
+  const std::string payload = state.SerializeAsString();
+  SHERD_ASSIGN_OR_RETURN(
+      auto insert, database_->Prepare("INSERT OR REPLACE INTO snapshots VALUES (?1, ?2, ?3)"));
+  insert->BindInt(1, state.sequence());
+  insert->BindInt(2, ChecksumOf(state.sequence(), payload));
+  insert->BindBlob(3, payload);
+  return insert->Run();
+}
+
+absl::Status SqliteEventLog::DropAcknowledgements(const v1::StoredState& state) {
+  std::set<std::string> known;
+  for (const v1::StoredWorker& worker : state.workers()) known.insert(worker.id());
+  SHERD_ASSIGN_OR_RETURN(const std::vector<Acknowledgement> all, Acknowledgements());
+  SHERD_ASSIGN_OR_RETURN(auto drop,
+                         database_->Prepare("DELETE FROM acknowledgements WHERE worker = ?1"));
+  for (const Acknowledgement& past : all) {
+    if (known.contains(past.worker.value())) continue;
+    drop->BindText(1, past.worker.value());
+    SHERD_RETURN_IF_ERROR(drop->Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteEventLog::Compact(const v1::StoredState& state) {
+  SHERD_RETURN_IF_ERROR(Synchronize(true));
+  SHERD_RETURN_IF_ERROR(InTransaction([&]() -> absl::Status {
+    SHERD_RETURN_IF_ERROR(InsertSnapshot(state));
+    SHERD_RETURN_IF_ERROR(database_->Execute(kDropOldSnapshots));
+    SHERD_RETURN_IF_ERROR(database_->Execute(kDropOldEvents));
+    return DropAcknowledgements(state);
+  }));
+  damaged_.clear();
+  // Nobody else reads, so all of the write-ahead log can be taken over and its file cut.
+  return database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+absl::StatusOr<std::optional<v1::StoredState>> SqliteEventLog::ReadSnapshot() {
+  SHERD_ASSIGN_OR_RETURN(
+      auto query,
+      database_->Prepare("SELECT sequence, checksum, payload FROM snapshots ORDER BY 1 DESC"));
+  while (true) {
+    SHERD_ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) break;
+    const int64_t sequence = query->Int(0);
+    const std::string payload = query->Bytes(2);
+    v1::StoredState state;
+    const bool sound = query->Int(1) == ChecksumOf(sequence, payload) &&
+                       state.ParseFromString(payload) && state.sequence() == sequence;
+    if (sound) return state;
+    damaged_.insert(sequence);
+    Log(Severity::kWarning,
+        absl::StrCat("the snapshot at event ", sequence, " in the event log ", path_,
+                     " is damaged: what it stands for is taken from what is older, if it is whole; "
+                     "check the disk"));
+  }
+  if (damaged_.empty()) return std::nullopt;
+  SHERD_ASSIGN_OR_RETURN(auto first, database_->Prepare("SELECT 1 FROM events WHERE sequence = 1"));
+  SHERD_ASSIGN_OR_RETURN(const bool complete, first->Step());
+  if (complete) return std::nullopt;
+  return Damaged("no snapshot in it can be read, and the events before them are gone");
+}
+
+absl::StatusOr<bool> SqliteEventLog::DropFeed(const JobId& job, int64_t most) {
+  SHERD_RETURN_IF_ERROR(Synchronize(false));
+  SHERD_ASSIGN_OR_RETURN(auto drop,
+                         database_->Prepare("DELETE FROM feed WHERE job = ?1 AND sequence < ?2 + "
+                                            "(SELECT MIN(sequence) FROM feed WHERE job = ?1)"));
+  drop->BindText(1, job.value());
+  drop->BindInt(2, most);
+  SHERD_RETURN_IF_ERROR(drop->Run());
+  SHERD_ASSIGN_OR_RETURN(auto rest,
+                         database_->Prepare("SELECT 1 FROM feed WHERE job = ?1 LIMIT 1"));
+  rest->BindText(1, job.value());
+  SHERD_ASSIGN_OR_RETURN(const bool any, rest->Step());
+  return !any;
+}
+
+absl::Status SqliteEventLog::Replay(int64_t after_sequence,
+                                    const std::function<void(const v1::DurableEvent&)>& visit) {
+  SHERD_ASSIGN_OR_RETURN(
+      auto query,
+      database_->Prepare("SELECT sequence, payload FROM events WHERE sequence > ?1 ORDER BY 1"));
+  query->BindInt(1, after_sequence);
+  int64_t expected = after_sequence + 1;
   while (true) {
     SHERD_ASSIGN_OR_RETURN(const bool row, query->Step());
     if (!row) return absl::OkStatus();

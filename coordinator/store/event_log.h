@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "sherd/v1/coordinator_state.pb.h"
 #include "sherd/v1/events.pb.h"
 
 namespace sherd {
@@ -46,8 +48,11 @@ struct FeedSummary {
 // Commit has returned, and a batch with durable events that of the machine, too: it is synced to
 // the disk, or the end of a job could be lost after its workers were told to forget it. (Feed
 // entries alone are not, `synchronous=NORMAL`: the database stays whole and may miss its last
-// steps; a sync every step would cost milliseconds for what nobody but a watcher misses.) One
-// thread. Errors: see Database; each is one sentence that names the file.
+// steps; a sync every step would cost milliseconds for what nobody but a watcher misses.)
+//
+// Snapshots of the state stand for the events before them (docs/adr/0010-compaction.md). The newest
+// two are kept, and all events after the older one: one damaged snapshot costs nothing. One thread.
+// Errors: see Database; each is one sentence that names the file.
 class EventLog {
  public:
   // Opens or makes the log in `directory`, which is made if it is missing, and locks it against
@@ -58,8 +63,20 @@ class EventLog {
 
   virtual absl::Status Commit(const LogBatch& batch) = 0;
 
-  // Every event, in order. kDataLoss when one is missing or cannot be read.
-  virtual absl::Status Replay(const std::function<void(const v1::DurableEvent&)>& visit) = 0;
+  // The newest sound snapshot, nothing when all is in the events. A damaged one is passed over,
+  // with a line in the process's log; kDataLoss when what it stands for is nowhere else.
+  virtual absl::StatusOr<std::optional<v1::StoredState>> ReadSnapshot() = 0;
+  // Every event after that of the number `after_sequence`, in order. kDataLoss when one is missing
+  // or cannot be read.
+  virtual absl::Status Replay(int64_t after_sequence,
+                              const std::function<void(const v1::DurableEvent&)>& visit) = 0;
+  // Stores the state after all that was committed, and drops the events that the snapshot before
+  // it stands for, and the acknowledgements of workers that it does not know; all of it, or
+  // nothing.
+  virtual absl::Status Compact(const v1::StoredState& state) = 0;
+  // Drops the first entries of a feed that nobody reads any more, at most `most`. True when none is
+  // left.
+  virtual absl::StatusOr<bool> DropFeed(const JobId& job, int64_t most) = 0;
   virtual absl::StatusOr<std::vector<FeedSummary>> SummarizeFeeds() = 0;
   virtual absl::StatusOr<std::vector<Acknowledgement>> Acknowledgements() = 0;
   // At most `limit` entries of the job's feed after `after_sequence`, in order.

@@ -20,9 +20,11 @@ absl::Status ToStatus(sqlite3* database, int result, const std::string& path) {
                        "; free some and start the coordinator again (", detail));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(absl::StrCat(
-          "the event log ", path,
-          " is damaged; move it away to start without the jobs that it knows (", detail));
+      return absl::DataLossError(absl::StrCat("the event log ", path,
+                                              " is damaged; put a backup in its place, or move it "
+                                              "away to start without the jobs that it "
+                                              "knows (",
+                                              detail));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(

@@ -68,7 +68,7 @@ void ControllerTest::Restart() {
   registry_ = std::make_shared<prometheus::Registry>();
   metrics_ = std::make_unique<CoordinatorMetrics>(*registry_);
   controller_ = std::make_unique<Controller>(
-      ControllerOptions{}, clock_, *log_,
+      options_, clock_, *log_,
       [life = lives_++](int bytes) { return std::string(bytes, static_cast<char>('s' + life)); },
       *metrics_);
   const absl::Status status = controller_->Recover();

@@ -56,6 +56,7 @@ class ControllerTest : public testing::Test {
   }
   std::vector<v1::JobEvent> Feed(const JobId& id, int64_t after = 0);
 
+  ControllerOptions options_;
   ManualClock clock_;
   int lives_ = 0;
   std::unique_ptr<EventLog> log_;

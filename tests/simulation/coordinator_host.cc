@@ -1,7 +1,10 @@
 #include "tests/simulation/coordinator_host.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "coordinator/core/snapshot.h"
 
 namespace sherd::simulation {
 namespace {
@@ -10,6 +13,8 @@ ControllerOptions CoordinatorOptions() {
   ControllerOptions options;
   // Shorter than the product's, so that schedules are.
   options.formation_time = absl::Seconds(20);
+  // Few, so that lives begin on snapshots.
+  options.compact_after = 16;
   return options;
 }
 
@@ -79,11 +84,14 @@ void CoordinatorHost::WakeAtDeadline() {
 }
 
 void CoordinatorHost::CheckReplay() {
-  State replayed;
-  const absl::Status status =
-      log_.Replay([&replayed](const v1::DurableEvent& event) { Apply(event, replayed); });
+  const absl::StatusOr<std::optional<v1::StoredState>> snapshot = log_.ReadSnapshot();
+  absl::StatusOr<State> replayed = State();
+  if (snapshot.ok() && *snapshot) replayed = ReadState(**snapshot);
+  if (!replayed.ok()) return cluster_.referee.Accuse(std::string(replayed.status().message()));
+  const absl::Status status = log_.Replay(
+      replayed->sequence, [&](const v1::DurableEvent& event) { Apply(event, *replayed); });
   if (!status.ok()) return cluster_.referee.Accuse(std::string(status.message()));
-  if (Describe(replayed) == Describe(state())) return;
+  if (Describe(*replayed) == Describe(state())) return;
   cluster_.referee.Accuse("the log's replay is another state than the coordinator's");
 }
 

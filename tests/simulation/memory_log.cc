@@ -16,9 +16,24 @@ absl::Status MemoryLog::Commit(const LogBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status MemoryLog::Replay(const std::function<void(const v1::DurableEvent&)>& visit) {
-  for (const v1::DurableEvent& event : events_) visit(event);
+absl::Status MemoryLog::Replay(int64_t after_sequence,
+                               const std::function<void(const v1::DurableEvent&)>& visit) {
+  for (const v1::DurableEvent& event : events_) {
+    if (event.sequence() > after_sequence) visit(event);
+  }
   return absl::OkStatus();
+}
+
+absl::Status MemoryLog::Compact(const v1::StoredState& state) {
+  snapshot_ = state;
+  events_.clear();
+  last_batch_events_ = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MemoryLog::DropFeed(const JobId& job, int64_t) {
+  feeds_.erase(job);
+  return true;
 }
 
 absl::StatusOr<std::vector<FeedSummary>> MemoryLog::SummarizeFeeds() {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,11 @@ class MemoryLog final : public EventLog {
   explicit MemoryLog(Observer observer) : observer_(std::move(observer)) {}
 
   absl::Status Commit(const LogBatch& batch) override;
-  absl::Status Replay(const std::function<void(const v1::DurableEvent&)>& visit) override;
+  absl::StatusOr<std::optional<v1::StoredState>> ReadSnapshot() override { return snapshot_; }
+  absl::Status Replay(int64_t after_sequence,
+                      const std::function<void(const v1::DurableEvent&)>& visit) override;
+  absl::Status Compact(const v1::StoredState& state) override;
+  absl::StatusOr<bool> DropFeed(const JobId& job, int64_t most) override;
   absl::StatusOr<std::vector<FeedSummary>> SummarizeFeeds() override;
   absl::StatusOr<std::vector<Acknowledgement>> Acknowledgements() override;
   absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job, int64_t after_sequence,
@@ -28,6 +33,8 @@ class MemoryLog final : public EventLog {
 
  private:
   const Observer observer_;
+  std::optional<v1::StoredState> snapshot_;
+  // Since the snapshot.
   std::vector<v1::DurableEvent> events_;
   size_t last_batch_events_ = 0;
   std::map<JobId, std::vector<v1::JobEvent>> feeds_;

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "coordinator/core/state.h"
+#include "sherd/v1/coordinator_state.pb.h"
+
+namespace sherd {
+
+// Of StoredState. A reader refuses any other.
+inline constexpr int32_t kStateFormat = 1;
+
+// All of `state` as a message; ReadState makes an equal one of it.
+v1::StoredState WriteState(const State& state);
+// kDataLoss, with the end of a sentence that says what is wrong, for what no state looks like.
+absl::StatusOr<State> ReadState(const v1::StoredState& stored);
+
+}  // namespace sherd
