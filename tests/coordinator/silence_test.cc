@@ -147,6 +147,23 @@ TEST(Silence, TheEndOfOneThatCameBackMeanwhileEndsNoEpoch) {
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
 }
 
+// What it held is older than what the next epoch began with.
+TEST(Silence, WhoFellSilentBeforeTheLastEpochRestoredIsNotWaitedFor) {
+  Scenario scenario;
+  scenario.JoinWorkers(3);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.ReleaseAll(id, 5);
+  scenario.ReportAll(id, kReady);
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+  scenario.Do(Progressed(scenario.job(id), 6));
+  scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)", 6));
+  scenario.Do(Released(scenario.job(id), 1, 0));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_TRUE(AnyRollback(scenario));
+}
+
 TEST(Causes, OfThreeEpochsThatEndedDifferentlyAllAreTold) {
   Scenario scenario;
   scenario.JoinWorkers(2);

@@ -138,7 +138,7 @@ class Kills(Elastic):
                 self.assertEqual((worlds[0], min(worlds), worlds[-1]), (4, 2, 4))
                 self.stop(back)
                 wait_for(lambda: len(self.workers()) - sum(
-                    worker["status"] in ("lost", "draining") for worker in self.workers()) == 2, "two left")
+                    worker["status"] in ("lost", "draining", "drained") for worker in self.workers()) == 2, "two left")
 
     def test_fewer_workers_than_the_least_is_said_and_waited_for(self):  # F32
         self.start_coordinator()
