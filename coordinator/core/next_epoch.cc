@@ -23,11 +23,14 @@ std::string DescribePoint(const RestorePoint& restore) {
     return absl::StrCat("goes on after step ", restore.step, ", from checkpoint ",
                         restore.checkpoint);
   }
-  return "begins at the start";
+  return restore.step > 0 ? absl::StrCat("goes on after step ", restore.step,
+                                         ", from another checkpoint than was known")
+                          : "begins at the start";
 }
 
-// Committed steps that the next epoch has to train again.
-void RollBack(Transition& transition, JobRecord& job, const RestorePoint& restore) {
+// Committed steps that the job's epoch has to train again.
+void RollBack(Transition& transition, JobRecord& job) {
+  const RestorePoint& restore = job.restore;
   if (restore.step < job.step) {
     job.high_step = std::max(job.high_step, job.step);
     v1::JobEvent event;
@@ -167,10 +170,11 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   std::erase(transition.state().queue, job.id);
   job.waiting = Waiting::kNone;
   RememberCause(job);
-  RollBack(transition, job, restore);
   job.epoch = Epoch(job.epoch.value() + 1);
   job.starts[job.epoch.value()] = restore.step;
   job.restore = std::move(restore);
+  job.start_known = job.restore.version.has_value();
+  if (job.start_known) RollBack(transition, job);
   job.save_and_stop = save_and_stop;
   job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
   job.suspicion = false;
@@ -203,7 +207,25 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   transition.Act(StartFormationTimer{job.id, job.epoch});
 }
 
+void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
+  if (std::exchange(job.start_known, true)) return;
+  // Workers of an earlier version do not say it.
+  if (step > 0 && step != job.restore.step) {
+    job.restore.checkpoint.clear();
+    job.restore.step = step;
+    job.starts[job.epoch.value()] = step;
+  }
+  // Reports that were on the way to a coordinator which was away are lost with their sender.
+  if (job.epoch.value() > 1 && job.restore.step > job.step) {
+    transition.Tell(job, absl::StrCat("a checkpoint of step ", job.restore.step,
+                                      " was found; what was reported ends with step ", job.step,
+                                      ", the figures of those between are lost"));
+  }
+  RollBack(transition, job);
+}
+
 void RunEpoch(Transition& transition, JobRecord& job) {
+  SettleStart(transition, job, /*step=*/0);
   const bool first = job.restored == Epoch();
   job.restored = job.epoch;
   job.starts.clear();
@@ -223,6 +245,7 @@ void RunEpoch(Transition& transition, JobRecord& job) {
   formed.mutable_epoch()->set_epoch(job.epoch.value());
   formed.mutable_epoch()->set_world(static_cast<int32_t>(job.ranks.size()));
   formed.mutable_epoch()->set_reason("every rank is ready");
+  formed.mutable_epoch()->set_resumed_step(job.restore.step);
   transition.Publish(job, std::move(formed));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,11 @@ std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore)
 // Starts the next epoch on `workers`, by rank. `save_and_stop`: only to save its state.
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
                RestorePoint restore, bool save_and_stop);
+
+// A rank that is ready says which step the epoch goes on after, which all ranks agreed on; 0: as
+// was planned. Only now is it certain what is trained again, and the feed is told. Does nothing
+// when it is certain already.
+void SettleStart(Transition& transition, JobRecord& job, int64_t step);
 
 // Every rank has restored: the job runs, and what is older is not needed any more.
 void RunEpoch(Transition& transition, JobRecord& job);

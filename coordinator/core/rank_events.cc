@@ -35,6 +35,7 @@ void OnReady(Transition& transition, JobRecord& job, RankState& rank,
              const v1::RankChanged& event) {
   if (rank.phase != RankPhase::kForming) return;
   rank.phase = RankPhase::kRunning;
+  if (IsUnderway(job.state)) SettleStart(transition, job, event.step());
   // Of the rank that is ready last, whatever the others did meanwhile.
   constexpr double kLongest = 1e6;
   job.times.forming = static_cast<int64_t>(std::clamp(event.form_seconds(), 0.0, kLongest) * 1000);

@@ -201,11 +201,11 @@ Patience Read(const v1::StoredPatience& stored) {
 
 v1::StoredJob Write(const JobRecord& job) {
   const auto& [id, request_id, spec, secret, order, state, reason, waiting, step, submitted_unix_ms,
-               ended_unix_ms, weights_path, epoch, ranks, holders, restore, save_and_stop,
-               progressed, announced, times, paused, aborted, holders_asked, end_kind, cause,
-               suspicion, complaints, patience, told_copies, answers, restored, starts, fruitless,
-               past_causes, high_step, failed_saves, usual_world, checkpoint, excluded,
-               silent] = job;
+               ended_unix_ms, weights_path, epoch, ranks, holders, restore, start_known,
+               save_and_stop, progressed, announced, times, paused, aborted, holders_asked,
+               end_kind, cause, suspicion, complaints, patience, told_copies, answers, restored,
+               starts, fruitless, past_causes, high_step, failed_saves, usual_world, checkpoint,
+               excluded, silent] = job;
   v1::StoredJob stored;
   stored.set_id(id.value());
   stored.set_request_id(request_id);
@@ -223,6 +223,7 @@ v1::StoredJob Write(const JobRecord& job) {
   for (const RankState& rank : ranks) *stored.add_ranks() = Write(rank);
   for (const CopyHolder& holder : holders) *stored.add_holders() = Write(holder);
   *stored.mutable_restore() = Write(restore);
+  stored.set_start_known(start_known);
   stored.set_save_and_stop(save_and_stop);
   stored.set_progressed(progressed);
   stored.set_announced(announced);
@@ -271,6 +272,7 @@ void ReadEpoch(const v1::StoredJob& stored, JobRecord& job) {
   for (const v1::StoredRank& rank : stored.ranks()) job.ranks.push_back(Read(rank));
   for (const v1::StoredCopyHolder& holder : stored.holders()) job.holders.push_back(Read(holder));
   job.restore = Read(stored.restore());
+  job.start_known = stored.start_known();
   job.save_and_stop = stored.save_and_stop();
   job.progressed = stored.progressed();
   job.announced = stored.announced();

@@ -166,6 +166,9 @@ struct JobRecord {
   std::vector<RankState> ranks;
   std::vector<CopyHolder> holders;
   RestorePoint restore;
+  // What it goes on after is certain. Of a checkpoint, or the start, its ranks say so when they are
+  // ready: they may have found a newer checkpoint than was known, or the planned one damaged.
+  bool start_known = true;
   // Nothing is trained in it: its state is saved as a checkpoint.
   bool save_and_stop = false;
   // A step of it was committed, or its checkpoint was saved.

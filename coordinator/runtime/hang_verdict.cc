@@ -11,7 +11,8 @@ std::string RankOnWorker(const JobRecord& job, int rank) {
   return absl::StrCat("rank ", rank, " on worker ", job.ranks[rank].worker.value());
 }
 
-// The rank that the most ranks miss; the lowest among equals; -1 when none is missed.
+// The rank that the most ranks miss, of those that miss nobody themselves, if there are such; the
+// lowest among equals; -1 when none is missed.
 int MostMissed(const JobRecord& job, const std::map<int, v1::RankPosition>& positions) {
   std::vector<int> missed(job.ranks.size(), 0);
   for (const auto& [rank, position] : positions) {
@@ -19,11 +20,17 @@ int MostMissed(const JobRecord& job, const std::map<int, v1::RankPosition>& posi
       if (other >= 0 && other < static_cast<int32_t>(missed.size())) ++missed[other];
     }
   }
-  int most = -1;
-  for (int rank = 0; rank < static_cast<int>(missed.size()); ++rank) {
-    if (missed[rank] > 0 && (most < 0 || missed[rank] > missed[most])) most = rank;
+  for (const bool waits : {false, true}) {
+    int most = -1;
+    for (int rank = 0; rank < static_cast<int>(missed.size()); ++rank) {
+      const auto own = positions.find(rank);
+      const bool passes_on = own != positions.end() && own->second.missing_size() > 0;
+      if (missed[rank] == 0 || passes_on != waits) continue;
+      if (most < 0 || missed[rank] > missed[most]) most = rank;
+    }
+    if (most >= 0) return most;
   }
-  return most;
+  return -1;
 }
 
 std::string Where(const v1::RankPosition& position) {
@@ -43,7 +50,8 @@ HangVerdict JudgeHang(const JobRecord& job, const std::map<int, v1::RankPosition
     return {rank, absl::StrCat(RankOnWorker(job, rank), " hangs ", Where(position), ": ", since)};
   }
   for (int rank = 0; rank < static_cast<int>(job.ranks.size()); ++rank) {
-    if (positions.contains(rank)) continue;
+    // Who has finished works on nothing.
+    if (positions.contains(rank) || job.ranks[rank].left) continue;
     return {rank, absl::StrCat(RankOnWorker(job, rank), " does not say where it is: ", since)};
   }
   const int missed = MostMissed(job, positions);

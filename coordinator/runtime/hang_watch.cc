@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/printable_text.h"
-#include "coordinator/core/epoch_end.h"
 #include "coordinator/runtime/hang_verdict.h"
 #include "coordinator/runtime/state_time.h"
 
@@ -39,8 +38,9 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   const int64_t own = job.spec.elastic().failure_detection_ms();
   absl::Duration patience =
       kDetectionTimes * (own > 0 ? absl::Milliseconds(own) : options_.failure_detection);
-  // It restored already, and has all state to write.
-  if (job.save_and_stop) {
+  // It restored already, or has trained, and has all state to write.
+  const bool trained = journal_.feed().ProgressOf(job.id).step >= job.spec.train().steps();
+  if (job.save_and_stop || trained) {
     return std::max(patience, options_.first_step_time) + StateTime(job.spec);
   }
   if (!job.progressed) return std::max(patience, options_.first_step_time);
@@ -52,15 +52,14 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   return std::max(patience, kStepTimes * absl::Milliseconds(*middle));
 }
 
-bool HangWatch::IsWatched(const JobRecord& job) const {
-  if (job.state != v1::JOB_STATE_RUNNING || AnyFinished(job)) return false;
-  // A rank that has finished, or trained the last step, has only files to write.
-  return job.save_and_stop || journal_.feed().ProgressOf(job.id).step < job.spec.train().steps();
-}
+bool HangWatch::IsWatched(const JobRecord& job) { return job.state == v1::JOB_STATE_RUNNING; }
 
 bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
   const Progress progress = journal_.feed().ProgressOf(job.id);
   const int64_t checkpoint_step = job.checkpoint ? job.checkpoint->step : 0;
+  const int64_t finished =
+      std::count_if(job.ranks.begin(), job.ranks.end(),
+                    [](const RankState& rank) { return rank.phase == RankPhase::kFinished; });
   if (watch.epoch != job.epoch) {
     watch = Watch();
     watch.epoch = job.epoch;
@@ -69,12 +68,14 @@ bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
     // Those of an epoch before it say nothing of this world.
     if (job.progressed) watch.step_ms.push_back(progress.step_ms);
     if (watch.step_ms.size() > kLastSteps) watch.step_ms.pop_front();
-  } else if (progress.eval_step == watch.eval_step && checkpoint_step == watch.checkpoint_step) {
+  } else if (progress.eval_step == watch.eval_step && checkpoint_step == watch.checkpoint_step &&
+             finished == watch.finished) {
     return false;
   }
   watch.step = progress.step;
   watch.eval_step = progress.eval_step;
   watch.checkpoint_step = checkpoint_step;
+  watch.finished = finished;
   return true;
 }
 

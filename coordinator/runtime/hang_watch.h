@@ -18,15 +18,16 @@ namespace sherd {
 struct HangOptions {
   // Of jobs that do not say their own.
   absl::Duration failure_detection;
-  // An epoch's first step may take this long: memory is touched, caches are cold.
+  // An epoch's first step may take this long: memory is touched, caches are cold; and so may a call
+  // to the file system after the last one.
   absl::Duration first_step_time;
   // Between two calls of Check; much more is a pause of the coordinator's own.
   absl::Duration check_interval;
 };
 
-// Finds jobs that do not get on although all their workers are alive. Of a job without a new step
-// for its patience every rank is asked where it is, twice; when none has moved in between, the job
-// hangs, and the verdict names who is to blame. One thread.
+// Finds jobs that do not get on although all their workers are alive, from the first step to the
+// last file. Of a job without a new step for its patience every rank is asked where it is, twice;
+// when none has moved in between, the job hangs, and the verdict names who is to blame. One thread.
 class HangWatch {
  public:
   using Append = std::function<void(v1::DurableEvent)>;
@@ -41,8 +42,8 @@ class HangWatch {
   // A worker's answer to LocateRank; ignored when it was not asked.
   void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
   // The longest time between two steps: ten times failure_detection, or five times the median of
-  // the last steps. Of an epoch that only saves: as long as a first step may take, and the time to
-  // write the state.
+  // the last steps; at least first_step_time before the first. After the last one, and of an epoch
+  // that only saves: that, and the time to write the state.
   absl::Duration PatienceOf(const JobRecord& job) const;
   // Ends the job's epoch, which is hung: nothing was heard of it for `stalled`. -1: no rank.
   void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);
@@ -55,6 +56,7 @@ class HangWatch {
     int64_t step = 0;
     int64_t eval_step = 0;
     int64_t checkpoint_step = 0;
+    int64_t finished = 0;  // ranks
     absl::Time since;
     std::deque<double> step_ms;
     // Ranks are being asked.
@@ -62,7 +64,7 @@ class HangWatch {
     Positions positions;
   };
 
-  bool IsWatched(const JobRecord& job) const;
+  static bool IsWatched(const JobRecord& job);
   // Whether the job did something since the last look.
   bool Moves(const JobRecord& job, Watch& watch) const;
   // Has every rank asked; `then` gets the answers that came in time, if there is still a reason.

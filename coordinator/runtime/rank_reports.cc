@@ -27,6 +27,7 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
     case v1::RankReport::kReady:
       changed.set_milestone(v1::RankChanged::MILESTONE_READY);
       changed.set_form_seconds(report.ready().form_seconds());
+      changed.set_step(report.ready().step());
       return changed;
     case v1::RankReport::kFinished:
       changed.set_milestone(v1::RankChanged::MILESTONE_FINISHED);

@@ -61,6 +61,8 @@ absl::Status CheckStepReport(const JobRecord& job, const Progress& progress,
 absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Progress& progress,
                          const v1::RankReport& report) {
   switch (report.report_case()) {
+    case v1::RankReport::kReady:
+      return CheckStep(job, "a start after step", report.ready().step(), 0);
     case v1::RankReport::kStep:
       SHERD_RETURN_IF_ERROR(CheckReady(rank, "a step"));
       return CheckStepReport(job, progress, report);

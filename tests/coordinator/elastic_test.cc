@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "coordinator/runtime/hang_verdict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
@@ -192,10 +194,9 @@ TEST_F(ElasticTest, AfterARollbackTheLostStepsAreReportedAgain) {
   Say("w0", StepReportOf(job_, 0, 2, 3.5));
   ReportExit("w1", 1, SIGKILL);
   Say("w0", ReleasedReport(job_, 0));
-  ASSERT_THAT(Entries(v1::JobEvent::kRollback), SizeIs(1));
-  EXPECT_EQ(Entries(v1::JobEvent::kRollback)[0].rollback().from_step(), 2);
-  EXPECT_EQ(LastAssignment("w0").reported_step(), 0);
   EXPECT_FALSE(LastAssignment("w0").has_restore());
+  // Whether anything was lost is said by who has looked for checkpoints.
+  EXPECT_THAT(Entries(v1::JobEvent::kRollback), IsEmpty());
   for (const bool again : {false, true}) {
     if (again) {
       Restart();
@@ -203,12 +204,58 @@ TEST_F(ElasticTest, AfterARollbackTheLostStepsAreReportedAgain) {
       Connect(HelloWithRank("w2", 1, 2));
     } else {
       Say("w0", ReadyReport(job_, 0, 2));
+      ASSERT_THAT(Entries(v1::JobEvent::kRollback), SizeIs(1));
+      EXPECT_EQ(Entries(v1::JobEvent::kRollback)[0].rollback().from_step(), 2);
       Say("w2", ReadyReport(job_, 1, 2));
     }
     Say("w0", StepReportOf(job_, 0, again ? 2 : 1, 3.0, 2));
     EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   }
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 1, 2));
+}
+
+// The coordinator had not heard of it: it was saved while it was away.
+TEST_F(ElasticTest, ARollbackGoesNoFurtherThanTheRanksHadTo) {
+  for (int64_t step = 2; step <= 9; ++step) Say("w0", StepReportOf(job_, 0, step, 3.5));
+  ReportExit("w1", 1, SIGKILL);
+  Say("w0", ReleasedReport(job_, 0));
+  v1::RankReport ready = ReadyReport(job_, 0, 2);
+  ready.mutable_ready()->set_step(7);
+  Say("w0", ready);
+  // What is trained and told before the last rank is heard of is not taken back again.
+  Say("w0", StepReportOf(job_, 0, 8, 3.25, 2));
+  ready.set_rank(1);
+  Say("w2", ready);
+  const std::vector<v1::JobEvent> told = Entries(v1::JobEvent::kRollback);
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].rollback().from_step(), 9);
+  EXPECT_EQ(told[0].rollback().to_step(), 7);
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 8));
+  ASSERT_THAT(Entries(v1::JobEvent::kEpoch), SizeIs(2));
+  EXPECT_EQ(Entries(v1::JobEvent::kEpoch)[1].epoch().resumed_step(), 7);
+  EXPECT_EQ(Job(job_).step, 8);
+  EXPECT_TRUE(Job(job_).progressed);
+}
+
+TEST_F(ElasticTest, ACheckpointBeyondWhatWasReportedLosesNothingButFigures) {
+  ReportExit("w1", 1, SIGKILL);
+  Say("w0", ReleasedReport(job_, 0));
+  v1::RankReport ready = ReadyReport(job_, 0, 2);
+  ready.mutable_ready()->set_step(7);
+  Say("w0", ready);
+  EXPECT_THAT(Entries(v1::JobEvent::kRollback), IsEmpty());
+  EXPECT_EQ(Job(job_).step, 7);
+  EXPECT_THAT(Entries(v1::JobEvent::kLog).back().log().text(),
+              HasSubstr("checkpoint of step 7 was found"));
+}
+
+TEST_F(ElasticTest, AStartBeyondTheLastStepIsAProtocolError) {
+  ReportExit("w1", 1, SIGKILL);
+  Say("w0", ReleasedReport(job_, 0));
+  v1::RankReport ready = ReadyReport(job_, 0, 2);
+  ready.mutable_ready()->set_step(1001);
+  Say("w0", ready);
+  EXPECT_THAT(Job(job_).cause, HasSubstr("a start after step 1001"));
 }
 
 TEST_F(ElasticTest, ACheckpointIsRememberedAndTold) {
@@ -341,6 +388,24 @@ TEST_F(ElasticTest, WhomTheOthersMissIsToBlameWhenAllWait) {
   EXPECT_THAT(Job(job_).reason, HasSubstr("the others wait for rank 1 on worker w1"));
 }
 
+// Rank 0 waits for one that only waits itself, in another group.
+TEST(HangVerdict, WhoOnlyWaitsForAnotherIsNotToBlame) {
+  JobRecord job;
+  job.ranks.resize(3);
+  for (int rank = 0; rank < 3; ++rank) job.ranks[rank].worker = WorkerId(absl::StrCat("w", rank));
+  std::map<int, v1::RankPosition> positions;
+  for (int rank = 0; rank < 3; ++rank) {
+    positions[rank].set_waiting(true);
+    if (rank < 2) positions[rank].add_missing(rank + 1);
+  }
+  EXPECT_EQ(JudgeHang(job, positions, absl::Seconds(30)).rank, 2);
+  // Who has finished works on nothing, and says so by saying nothing.
+  job.ranks[2].left = true;
+  positions.erase(2);
+  positions[1].clear_missing();
+  EXPECT_EQ(JudgeHang(job, positions, absl::Seconds(30)).rank, 1);
+}
+
 TEST_F(ElasticTest, RanksThatMoveDoNotHang) {
   Say("w0", StepReportOf(job_, 0, 2, 3.5));
   Live(absl::Milliseconds(30'900));
@@ -370,6 +435,43 @@ TEST_F(ElasticTest, SlowStepsAreGivenFiveTimesTheirMedian) {
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
   Live(absl::Seconds(3));
   EXPECT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+}
+
+// Its files are written after the last step, which has taken longer than a step may.
+TEST_F(ElasticTest, ARankThatHangsAfterTheLastStepIsFound) {
+  Say("w0", StepReportOf(job_, 0, 1000, 3.5));
+  Live(absl::Seconds(119));
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
+  Live(absl::Milliseconds(1800));
+  ASSERT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+  // What writes does not hang.
+  for (const char* where : {"writing (file operation 7)", "writing (file operation 8)"}) {
+    Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
+    Locate("w1", 1, where, /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Milliseconds(120'600));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
+    Locate("w1", 1, "writing (file operation 8)", /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1 hangs"));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("writing (file operation 8)"));
+}
+
+// The output is there: whoever does not come to its end is not waited for.
+TEST_F(ElasticTest, ARankThatHangsWhenAnotherHasFinishedHoldsNoJobUp) {
+  Say("w0", StepReportOf(job_, 0, 1000, 3.5));
+  Say("w0", FinishedReport(job_, 0));
+  Live(absl::Milliseconds(120'600));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w1", 1, "writing (file operation 8)", /*waiting=*/true, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(ElasticTest, MetricsTellWhatADeathCost) {

@@ -238,6 +238,10 @@ TEST(Recovery, WhenNoVersionIsWholeTheNewestCheckpointIsTakenAndTheLossIsTold) {
   EXPECT_EQ(job.state, v1::JOB_STATE_FORMING);
   EXPECT_FALSE(job.restore.version);
   EXPECT_EQ(job.restore.checkpoint, "out/tiny-1/step-10");
+  // It is certain when a rank has found it whole, and none that is newer.
+  EXPECT_EQ(job.step, 17);
+  EXPECT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kRollback), IsEmpty());
+  scenario.Do(Changed(job, 0, v1::RankChanged::MILESTONE_READY));
   EXPECT_EQ(job.step, 10);
   const std::vector<v1::JobEvent> told = OfKind(scenario.Feed(), v1::JobEvent::kRollback);
   ASSERT_THAT(told, SizeIs(1));
@@ -254,6 +258,7 @@ TEST(Recovery, WithoutACheckpointItBeginsAtTheStart) {
   scenario.ReleaseAll(id, 17);
   EXPECT_EQ(scenario.job(id).restore.step, 0);
   EXPECT_THAT(scenario.job(id).restore.checkpoint, IsEmpty());
+  scenario.Do(Changed(scenario.job(id), 0, v1::RankChanged::MILESTONE_READY));
   ASSERT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kRollback), SizeIs(1));
 }
 

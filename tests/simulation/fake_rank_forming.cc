@@ -144,6 +144,7 @@ void FakeRank::BeReady() {
   cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
   v1::RankReport report = Stamp();
   report.mutable_ready()->set_copies(assignment_.holders_size());
+  report.mutable_ready()->set_step(committed_);
   process_.Report(std::move(report));
   if (assignment_.save_and_stop()) {
     settles_ = pausing_ = true;

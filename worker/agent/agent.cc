@@ -195,6 +195,7 @@ void Agent::Perform(TellPosition& action) {
   position.set_step(now.step);
   position.set_operation(now.operation);
   position.set_waiting(now.waiting);
+  position.mutable_missing()->Add(now.missing.begin(), now.missing.end());
   session_.Send(std::move(position));
 }
 

@@ -28,6 +28,7 @@ class CancellableFile final : public OutputFile {
 }  // namespace
 
 absl::Status CancellableFileSystem::Check() const {
+  ++operations_;
   return cancelled_ ? absl::CancelledError("the checkpoint was given up") : absl::OkStatus();
 }
 

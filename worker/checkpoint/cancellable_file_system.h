@@ -19,7 +19,10 @@ class CancellableFileSystem final : public FileSystem {
 
   // From any thread.
   void Cancel() { cancelled_ = true; }
+  // Counts a call.
   absl::Status Check() const;
+  // Calls so far, of Append and Sync too. From any thread.
+  int64_t operations() const { return operations_; }
 
   absl::Status MakeDirectories(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path) override;
@@ -32,6 +35,7 @@ class CancellableFileSystem final : public FileSystem {
  private:
   FileSystem& files_;
   std::atomic<bool> cancelled_ = false;
+  mutable std::atomic<int64_t> operations_ = 0;
 };
 
 }  // namespace sherd

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -91,6 +92,10 @@ class Communicator {
   // Ends every operation, waiting or to come, with kAborted and `reason`. Idempotent; the first
   // error wins.
   virtual void Abort(absl::string_view reason) = 0;
+
+  // The members that the operation under way waits for, ascending; none when it does not wait, or
+  // there is none. What is said may be a moment old. From any thread.
+  virtual std::vector<int> missing() const = 0;
 
   // OK until the first error, then that. From any thread.
   virtual absl::Status status() const = 0;

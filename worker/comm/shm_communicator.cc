@@ -108,7 +108,23 @@ bool ShmCommunicator::HasPassed(int peer, const OpDescriptor& op, Phase phase) c
 
 absl::Status ShmCommunicator::AwaitAll(const OpDescriptor& op, Phase phase) {
   const Deadline deadline(operation_timeout_);
-  return ForEachPeer([&](int peer) { return Await(op, peer, phase, deadline); });
+  awaited_.store(kWaits | ProgressWord(op.sequence, phase), std::memory_order_relaxed);
+  const absl::Status status =
+      ForEachPeer([&](int peer) { return Await(op, peer, phase, deadline); });
+  awaited_.store(0, std::memory_order_relaxed);
+  return status;
+}
+
+std::vector<int> ShmCommunicator::missing() const {
+  const uint64_t awaited = awaited_.load(std::memory_order_relaxed);
+  std::vector<int> missing;
+  if (awaited == 0) return missing;
+  for (int peer = 0; peer < size(); ++peer) {
+    const uint32_t progress = segment(peer).control().progress.load(std::memory_order_acquire);
+    const bool late = !HasReached(progress, static_cast<uint32_t>(awaited));
+    if (peer != rank_ && late) missing.push_back(peer);
+  }
+  return missing;
 }
 
 absl::Status ShmCommunicator::Await(const OpDescriptor& op, int peer, Phase phase,

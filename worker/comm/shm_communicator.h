@@ -48,6 +48,7 @@ class ShmCommunicator final : public Communicator {
   Ticket Exchange(const void* record, void* records, int64_t bytes) override;
   absl::Status Wait(Ticket ticket) override { return queue_.Wait(ticket); }
   void Abort(absl::string_view reason) override { relay_->Abort(reason); }
+  std::vector<int> missing() const override;
   absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
   int ended_by() const override { return relay_->ended_by(); }
@@ -102,6 +103,9 @@ class ShmCommunicator final : public Communicator {
   const std::vector<Member> members_;
   const absl::Duration operation_timeout_;
   uint64_t sequence_ = 0;  // of the queue's thread: operations begun
+  // What it waits for the others to reach: kWaits and a progress word; 0: it does not.
+  static constexpr uint64_t kWaits = uint64_t{1} << 32;
+  std::atomic<uint64_t> awaited_{0};
   mutable absl::Mutex calls_mutex_;
   // Calls and seconds alone; bytes are counted in the segments.
   WireCounts calls_ ABSL_GUARDED_BY(calls_mutex_);

@@ -86,6 +86,7 @@ absl::Status TcpCommunicator::RunOp(OpDescriptor op, const Planner& plan) {
     stream(peer).Begin(op, std::move(work.traffic[static_cast<size_t>(peer)]));
   });
   const absl::Status status = MoveAll(op, work);
+  SetMissing({});
   if (status.ok() && work.finish != nullptr) work.finish();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   Count(op, status, taken.count());
@@ -124,6 +125,7 @@ absl::Status TcpCommunicator::MoveAll(const OpDescriptor& op, const Work& work) 
     const absl::Duration idle = absl::FromChrono(now - last_move);
     SHERD_RETURN_IF_ERROR(CheckEnded(op, idle));
     if (idle >= operation_timeout_) return Late(op);
+    SetMissing(Absent());
     AwaitStreams(reduced, operation_timeout_ - idle);
   }
 }
@@ -191,18 +193,33 @@ absl::Status TcpCommunicator::CheckEnded(const OpDescriptor& op, absl::Duration 
   return absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::Late(const OpDescriptor& op) const {
+std::vector<int> TcpCommunicator::Absent() const {
   std::vector<int> absent;
   std::vector<int> slow;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_ || stream(peer).completed()) continue;
     (stream(peer).arrived() ? slow : absent).push_back(peer);
   }
-  const std::vector<int>& missing = absent.empty() ? slow : absent;
+  return absent.empty() ? slow : absent;
+}
+
+absl::Status TcpCommunicator::Late(const OpDescriptor& op) const {
+  const std::vector<int> missing = Absent();
+  const bool came = !missing.empty() && stream(missing.front()).arrived();
   return absl::DeadlineExceededError(absl::StrCat(
       Describe(op), ": rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "),
-      absent.empty() ? " did not finish within " : " did not arrive within ",
+      came ? " did not finish within " : " did not arrive within ",
       absl::FormatDuration(operation_timeout_)));
+}
+
+void TcpCommunicator::SetMissing(std::vector<int> missing) {
+  absl::MutexLock lock(&missing_mutex_);
+  missing_ = std::move(missing);
+}
+
+std::vector<int> TcpCommunicator::missing() const {
+  absl::MutexLock lock(&missing_mutex_);
+  return missing_;
 }
 
 void TcpCommunicator::ForEachPeer(const std::function<void(int peer)>& visit) const {

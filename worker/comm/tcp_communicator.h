@@ -73,6 +73,7 @@ class TcpCommunicator final : public Communicator {
   Ticket Exchange(const void* record, void* records, int64_t bytes) override;
   absl::Status Wait(Ticket ticket) override { return queue_.Wait(ticket); }
   void Abort(absl::string_view reason) override { relay_->Abort(reason); }
+  std::vector<int> missing() const override;
   absl::Status status() const override { return queue_.status(); }
   WireCounts counts() const override;
   int ended_by() const override { return relay_->ended_by(); }
@@ -103,7 +104,10 @@ class TcpCommunicator final : public Communicator {
   // OK while no stream has ended, or the reason may still come.
   absl::Status CheckEnded(const OpDescriptor& op, absl::Duration since_moved);
   absl::Status CheckCall(const OpDescriptor& op, int peer) const;
+  // Those from whom nothing has come; when all have come, those with whom something is to be moved.
+  std::vector<int> Absent() const;
   absl::Status Late(const OpDescriptor& op) const;
+  void SetMissing(std::vector<int> missing);
   void Count(const OpDescriptor& op, const absl::Status& status, double seconds);
 
   Work NewWork() const;
@@ -130,6 +134,8 @@ class TcpCommunicator final : public Communicator {
   uint64_t sequence_ = 0;            // of the queue's thread: operations begun
   mutable absl::Mutex counts_mutex_;
   WireCounts counts_ ABSL_GUARDED_BY(counts_mutex_);
+  mutable absl::Mutex missing_mutex_;
+  std::vector<int> missing_ ABSL_GUARDED_BY(missing_mutex_);
   std::unique_ptr<FailureRelay> relay_;  // before the queue, whose thread uses it to the end
   OperationQueue queue_;
 };

@@ -74,6 +74,8 @@ class Checkpointing {
   // From any thread: what is under way, and all that follows, fails within the time of one call to
   // the operating system.
   void Cancel() { files_.Cancel(); }
+  // From any thread: what was done to files so far, which tells whether a save moves.
+  int64_t file_operations() const { return files_.operations(); }
   // Gives up what is under way and tells of what is done. Nothing else may be called after.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
 

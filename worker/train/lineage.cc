@@ -36,10 +36,14 @@ absl::Status RememberLineage(FileSystem& files, const std::string& root, absl::s
   return WriteFile(files, FileOf(root, job_id), lineage);
 }
 
+std::string RememberedLineage(const std::string& root, absl::string_view job_id) {
+  return ReadWhole(FileOf(root, job_id), kMaxLineageBytes).value_or("");
+}
+
 std::string RecallLineage(FileSystem& files, const std::string& root, absl::string_view job_id,
                           int64_t epoch) {
-  const absl::StatusOr<std::string> remembered = ReadWhole(FileOf(root, job_id), kMaxLineageBytes);
-  if (remembered.ok() && !remembered->empty()) return *remembered;
+  std::string remembered = RememberedLineage(root, job_id);
+  if (!remembered.empty()) return remembered;
   const absl::StatusOr<std::vector<std::string>> saved = StepDirectories(files, root);
   if (!saved.ok()) return "";
   for (const std::string& path : *saved) {

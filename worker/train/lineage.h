@@ -20,6 +20,8 @@ std::string NewLineage(absl::string_view job_id);
 
 absl::Status RememberLineage(FileSystem& files, const std::string& root, absl::string_view job_id,
                              absl::string_view lineage);
+// What that file says; "" without it.
+std::string RememberedLineage(const std::string& root, absl::string_view job_id);
 // "" when it cannot be told. Without the file it is that of what the job saved last, before
 // `epoch`.
 std::string RecallLineage(FileSystem& files, const std::string& root, absl::string_view job_id,

@@ -15,6 +15,7 @@
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
+#include "worker/train/restore.h"
 #include "worker/train/write_weights.h"
 
 namespace sherd {
@@ -115,6 +116,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       observer_(observer),
       data_(std::move(data)),
       output_(std::move(output)),
+      weight_files_(output_.files),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_)),
       memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
@@ -122,8 +124,9 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       // Every rank computes the same.
       commits_(segment,
                [this](const v1::StepReport& report) {
-                 // What fell back further than planned trains some steps once more.
-                 const bool known = report.step() <= assignment_.reported_step();
+                 // What goes on after a checkpoint takes back what was reported beyond it.
+                 const bool known =
+                     RestoresVersion(assignment_) && report.step() <= assignment_.reported_step();
                  if (leads() && !known) observer_.OnStep(report);
                }),
       // Its activations come first in the arena.
@@ -154,6 +157,7 @@ void RankJob::TellOwedSteps() {
 
 absl::Status RankJob::SaveAndStop() {
   paused_ = true;
+  finishing_ = "saving a checkpoint";
   TellOwedSteps();
   return EndWith(checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_));
 }
@@ -209,7 +213,16 @@ absl::Status RankJob::RunSteps() {
       break;
     }
   }
+  finishing_ = "saving the last checkpoint";
   return checkpointing_.Finish(mesh_);
+}
+
+std::string RankJob::operation() const {
+  const char* const finishing = finishing_.load(std::memory_order_relaxed);
+  if (finishing == nullptr) return executor_.operation();
+  // Whoever looks twice sees whether anything is written.
+  return absl::StrCat(finishing, " (file operation ",
+                      checkpointing_.file_operations() + weight_files_.operations(), ")");
 }
 
 absl::Status RankJob::CommitNow() {
@@ -331,9 +344,10 @@ int64_t RankJob::ProcessGrowth() const {
 }
 
 absl::StatusOr<std::string> RankJob::WriteWeights() {
+  finishing_ = "writing the weights";
   SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
   SHERD_RETURN_IF_ERROR(
-      sherd::WriteWeights(output_.files, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
+      sherd::WriteWeights(weight_files_, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
   if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
   return root;
 }

@@ -15,6 +15,7 @@
 #include "plan/ledger.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/layout.pb.h"
+#include "worker/checkpoint/cancellable_file_system.h"
 #include "worker/comm/data_link.h"
 #include "worker/data/batches.h"
 #include "worker/holdings/holding_store.h"
@@ -97,8 +98,8 @@ class RankJob {
   int64_t committed() const { return commits_.committed(); }
   // From any thread: the last completed step, and what is under way.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  std::string operation() const { return executor_.operation(); }
-  bool waiting() const { return executor_.waiting(); }
+  std::string operation() const;
+  bool waiting() const { return executor_.waiting() || mesh_.waiting(); }
 
  private:
   bool leads() const { return assignment_.rank() == 0; }
@@ -142,6 +143,8 @@ class RankJob {
   TrainObserver& observer_;
   JobData data_;
   const JobOutput output_;
+  // Those of `output_`, as weights are written with them: it counts.
+  CancellableFileSystem weight_files_;
   MemoryMeter meter_;
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;
   std::unique_ptr<Ops> ops_;
@@ -157,6 +160,8 @@ class RankJob {
   StragglerWatch stragglers_;
   LossWatch losses_;
   std::atomic<int64_t> step_{0};
+  // What is done after the last step; null before.
+  std::atomic<const char*> finishing_{nullptr};
   int64_t skipped_windows_ = 0;
   double loss_;  // of the last step; NaN: unknown
   bool paused_ = false;

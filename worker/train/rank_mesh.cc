@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "plan/step_plan.h"
+#include "worker/train/phase_timer.h"
 
 namespace sherd {
 namespace {
@@ -60,6 +62,7 @@ Communicator& RankMesh::Sharing(int members) const {
 
 // Each axis in turn passes on all that the ones before it have brought together.
 absl::Status RankMesh::Exchange(const void* record, void* records, int64_t bytes) {
+  const WaitingFlag flag(waiting_);
   const auto* const own = static_cast<const std::byte*>(record);
   std::vector<std::byte> known(own, own + bytes);
   for (const Axis* axis : {&axes_.sharers, &axes_.replicas, &axes_.tensor}) {
@@ -86,10 +89,22 @@ absl::Status RankMesh::Exchange(const void* record, void* records, int64_t bytes
 // Who has left the barrier of the last axis knows that all members of it have left those before,
 // and so that all ranks have come.
 absl::Status RankMesh::Barrier() {
+  const WaitingFlag flag(waiting_);
   for (const Axis* axis : {&axes_.sharers, &axes_.replicas, &axes_.tensor}) {
     if (axis->comm != nullptr) SHERD_RETURN_IF_ERROR(axis->comm->Wait(axis->comm->Barrier()));
   }
   return absl::OkStatus();
+}
+
+std::vector<int> RankMesh::missing() const {
+  std::set<int> ranks;
+  for (const Axis* axis : all()) {
+    if (axis->comm == nullptr) continue;
+    for (const int place : axis->comm->missing()) {
+      ranks.insert(axis->ranks[static_cast<size_t>(place)]);
+    }
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 void RankMesh::AwaitQuiet() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -56,6 +57,11 @@ class RankMesh {
   // Blocks until every rank of the world has come here.
   absl::Status Barrier();
 
+  // From any thread: somebody is in Exchange or Barrier.
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  // From any thread: the ranks that operations under way wait for, ascending.
+  std::vector<int> missing() const;
+
   // Returns when no operation on any axis is under way. After an error or Abort.
   void AwaitQuiet();
 
@@ -84,6 +90,7 @@ class RankMesh {
   static int PlaceOf(const Axis& axis) { return axis.comm == nullptr ? 0 : axis.comm->rank(); }
 
   const Axes axes_;
+  std::atomic<bool> waiting_{false};
 };
 
 }  // namespace sherd

@@ -29,7 +29,8 @@ absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abor
 
 absl::Status RankJob::RestoreFromFiles() {
   const std::string& resume = spec_.checkpoint().resume();
-  const bool resumes = assignment_.has_restore() || (!resume.empty() && resume != "none");
+  const bool resumes =
+      assignment_.epoch() > 1 || assignment_.has_restore() || (!resume.empty() && resume != "none");
   std::optional<RestoredCheckpoint> restored;
   if (resumes) {
     CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};

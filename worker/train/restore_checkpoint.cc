@@ -1,5 +1,6 @@
 #include "worker/train/restore_checkpoint.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,12 @@ class Chooser {
 
  private:
   absl::StatusOr<CheckpointSearch> Search() {
-    if (assignment_.has_restore()) return SearchPlanned();
+    if (assignment_.has_restore() || assignment_.epoch() > 1) {
+      SHERD_ASSIGN_OR_RETURN(CheckpointSearch own, SearchOwn());
+      // What is damaged is not forgotten by beginning anew.
+      const bool decides = assignment_.has_restore() || own.found || !own.skipped.empty();
+      if (decides || !excluded_.empty()) return own;
+    }
     const std::string& resume = assignment_.spec().checkpoint().resume();
     if (resume.empty() || resume == "none") return CheckpointSearch();
     if (resume == "latest") {
@@ -81,29 +87,35 @@ class Chooser {
     return FindNewestSound(source_.files, path, "", excluded_);
   }
 
-  // What the job falls back to, after losing all that was held of it in memory: nothing newer, for
-  // what was reported after it has been taken back, and nothing of another history.
-  absl::StatusOr<CheckpointSearch> SearchPlanned() {
+  // What the job falls back to, after losing all that was held of it in memory: the newest of its
+  // own history. That may be a later one than was planned, which the coordinator has not heard of,
+  // and for which the planned one may have been removed.
+  absl::StatusOr<CheckpointSearch> SearchOwn() {
     const v1::RestorePlan& planned = assignment_.restore();
+    const bool has_planned = !planned.checkpoint().empty();
+    // Without any that is known, checkpoints in the job's name may be of one before it.
+    const std::string lineage =
+        has_planned
+            ? RecallLineage(source_.files, source_.root, assignment_.job_id(), assignment_.epoch())
+            : RememberedLineage(source_.root, assignment_.job_id());
     CheckpointSearch search;
-    if (excluded_.empty()) {
-      absl::StatusOr<Manifest> manifest = ReadSoundManifest(planned.checkpoint());
-      if (manifest.ok()) {
-        search.found = FoundCheckpoint{planned.checkpoint(), *std::move(manifest)};
-        return search;
-      }
+    if (!lineage.empty()) {
+      SHERD_ASSIGN_OR_RETURN(search,
+                             FindNewestSound(source_.files, source_.root, lineage, excluded_));
+    }
+    const bool newer = search.found && search.found->manifest.info.step >= planned.step();
+    if (newer || !has_planned || IsExcluded(planned.checkpoint())) return search;
+    absl::StatusOr<Manifest> manifest = ReadSoundManifest(planned.checkpoint());
+    if (manifest.ok()) {
+      search.found = FoundCheckpoint{planned.checkpoint(), *std::move(manifest)};
+    } else {
       Skip(planned.checkpoint(), manifest.status());
     }
-    const std::string lineage =
-        RecallLineage(source_.files, source_.root, assignment_.job_id(), assignment_.epoch());
-    if (lineage.empty()) return search;
-    std::vector<std::string> passed_over = excluded_;
-    while (true) {
-      SHERD_ASSIGN_OR_RETURN(search,
-                             FindNewestSound(source_.files, source_.root, lineage, passed_over));
-      if (!search.found || search.found->manifest.info.step <= planned.step()) return search;
-      passed_over.push_back(search.found->path);
-    }
+    return search;
+  }
+
+  bool IsExcluded(const std::string& path) const {
+    return std::find(excluded_.begin(), excluded_.end(), path) != excluded_.end();
   }
 
   const v1::Assignment& assignment_;

@@ -30,12 +30,14 @@ struct CheckpointSource {
   int64_t corpus_tokens = 0;
 };
 
-// Fills the state that the rank owns (master copies and moments, not the stored parameters) from
-// the checkpoint that the assignment's restore plan or else checkpoint.resume names; nothing when
-// there is none to go on from. All ranks call it together and take the same one. A damaged one is
-// told of and skipped for the one before it, where any but one may be meant.
-// Errors, the same on all ranks (worker/train/vote.h): those of ResolveResume and CheckResumable,
-// of which each says what is wrong with which file; kDataLoss when nothing sound is left.
+// Fills the state that the rank owns (master copies and moments, not the stored parameters) from a
+// checkpoint: in an epoch after the first from the newest of the job's own, be it the one that the
+// assignment's restore plan names, or one that is not known of; else from that which
+// checkpoint.resume names. Nothing when there is none to go on from. All ranks call it together and
+// take the same one. A damaged one is told of and skipped for the one before it, where any but one
+// may be meant. Errors, the same on all ranks (worker/train/vote.h): those of ResolveResume and
+// CheckResumable, of which each says what is wrong with which file; kDataLoss when nothing sound is
+// left.
 absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     const v1::Assignment& assignment, const RankPlan& plan, const CheckpointSource& source,
     RankMemory& memory, RankMesh& mesh, TrainObserver& observer);

@@ -112,11 +112,12 @@ class RankTrainer final : public Trainer {
   TrainPosition Position() override {
     absl::MutexLock lock(&mutex_);
     TrainPosition position;
-    position.operation = "forming, restoring or writing the weights";
+    position.operation = "forming, or past its work";
     if (job_ == nullptr) return position;
     position.step = job_->step();
     position.operation = job_->operation();
     position.waiting = job_->waiting();
+    if (position.waiting) position.missing = mesh_->missing();
     return position;
   }
 
@@ -249,6 +250,7 @@ class RankTrainer final : public Trainer {
       SHERD_RETURN_IF_ERROR(HaveHeld(job, *segment));
       ready.set_copies(assignment_.holders_size());
     }
+    ready.set_step(job.step());
     ready.set_form_seconds(absl::ToDoubleSeconds(forming));
     ready.set_restore_seconds(absl::ToDoubleSeconds(timer_.elapsed() - forming));
     observer.OnReady(ready);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -61,8 +62,9 @@ struct TrainPosition {
   // The last completed step.
   int64_t step = 0;
   std::string operation;
-  // In a collective: it waits for others.
+  // In a collective: it waits for others, and for which ranks if it can tell.
   bool waiting = false;
+  std::vector<int> missing = {};
 };
 
 // One rank of one epoch of a job, from forming its groups to writing its weights. Nothing of it is

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -55,6 +57,36 @@ TEST_P(ConformanceFailure, AbortEndsEveryRanksWaitWithinHalfASecond) {
     // The others may hear of it from each other.
     EXPECT_EQ(comm.ended_by() >= 0, rank != 3);
     EXPECT_NE(comm.ended_by(), rank);
+  });
+}
+
+// F34: who waits can say for whom. Rank 2 takes part in nothing, as one that spins or is frozen.
+TEST_P(ConformanceFailure, WhoWaitsNamesTheRankThatDoesNotCome) {
+  auto members = Form(4);
+  RunRanks(4, [&](int rank) {
+    Communicator& comm = *members[static_cast<size_t>(rank)];
+    ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
+    EXPECT_THAT(comm.missing(), testing::IsEmpty());
+  });
+  std::atomic<int> told{0};
+  absl::Notification all_told;
+  RunRanks(4, [&](int rank) {
+    Communicator& comm = *members[static_cast<size_t>(rank)];
+    if (rank == 2) {
+      all_told.WaitForNotification();
+      EXPECT_THAT(comm.missing(), testing::IsEmpty());
+      EXPECT_TRUE(comm.Wait(comm.AllReduce(comm.arena(), 1000, DType::kF32, 4)).ok());
+      return;
+    }
+    const Ticket ticket = comm.AllReduce(comm.arena(), 1000, DType::kF32, 4);
+    // At first others may be late, too.
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    const std::vector<int> absent = {2};
+    while (comm.missing() != absent && absl::Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(comm.missing(), absent);
+    if (told.fetch_add(1) == 2) all_told.Notify();
+    EXPECT_TRUE(comm.Wait(ticket).ok());
+    EXPECT_THAT(comm.missing(), testing::IsEmpty());
   });
 }
 

@@ -54,6 +54,7 @@ struct LocalWorld::Rank final : TrainObserver {
   void OnReady(const v1::RankReady& ready) override {
     record.ready = true;
     record.copies = ready.copies();
+    record.ready_step = ready.step();
   }
   void OnStep(const v1::StepReport& report) override {
     record.steps.push_back(report);

@@ -23,6 +23,8 @@ struct RankRecord {
   TrainResult result;
   bool ready = false;
   int32_t copies = 0;
+  // Training went on after this one, it said.
+  int64_t ready_step = -1;
   std::vector<v1::StepReport> steps;
   std::vector<v1::EvalReport> evals;
   std::vector<v1::RankLedger> ledgers;

@@ -7,7 +7,9 @@
 
 #include "tests/worker/train/checkpoint_jobs.h"
 #include "tests/worker/train/outcome.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/save.h"
+#include "worker/train/lineage.h"
 
 namespace sherd::testing {
 namespace {
@@ -173,19 +175,56 @@ TEST_F(Resuming, FallsBackToThePlannedCheckpointOrTheOneBeforeItInItsHistory) {
   fallback.checkpoint = Saved(4);
   const auto planned = Run(Job("zero3", 6, 0), 3, fallback);
   EXPECT_THAT(planned[0].steps, SizeIs(2));
+  EXPECT_EQ(planned[0].ready_step, 4);
   Damage(Saved(4));
   const auto older = Run(Job("zero3", 6, 0), 3, fallback);
   EXPECT_THAT(older[0].warnings, SizeIs(1));
   EXPECT_THAT(older[0].log, Contains(HasSubstr("goes on after step 2")));
-  // Steps 3 and 4 are in the feed.
-  ASSERT_THAT(older[0].steps, SizeIs(2));
-  EXPECT_EQ(older[0].steps[0].step(), 5);
+  // What was told of steps 3 and 4 is taken back when the ranks say so.
+  for (const RankRecord& rank : older) EXPECT_EQ(rank.ready_step, 2);
+  ASSERT_THAT(older[0].steps, SizeIs(4));
+  EXPECT_EQ(older[0].steps[0].step(), 3);
 
   std::filesystem::remove_all(root_);
   LocalWorld lost(Job("zero3", 6, 0), 2, fallback);
   const auto records = lost.Run();
   EXPECT_TRUE(records[0].result.final) << records[0].result.status;
   EXPECT_THAT(records[0].steps, IsEmpty());
+}
+
+// It was saved while the coordinator was away. With `keep: 1` the planned one went for it.
+TEST_F(Resuming, TakesANewerCheckpointOfItsHistoryThanWasPlanned) {
+  SaveTwice();
+  LocalEpoch fallback{.epoch = 2, .restore = {0, 0, 2}, .reported_step = 3};
+  fallback.checkpoint = Saved(2);
+  const auto newer = Run(Job("zero3", 6, 0), 3, fallback);
+  for (const RankRecord& rank : newer) EXPECT_EQ(rank.ready_step, 4);
+  ASSERT_THAT(newer[0].steps, SizeIs(2));
+  EXPECT_EQ(newer[0].steps[0].step(), 5);
+
+  std::filesystem::remove_all(Saved(2));
+  const auto alone = Run(Job("zero3", 6, 0), 2, fallback);
+  EXPECT_EQ(alone[0].ready_step, 4);
+  EXPECT_THAT(alone[0].warnings, IsEmpty());
+}
+
+TEST_F(Resuming, ALaterEpochThatWasToBeginAtTheStartTakesWhatItsJobHadSaved) {
+  SaveTwice();
+  const LocalEpoch second{.epoch = 2, .reported_step = 5};
+  // Nothing says that they are of this job, and not of one before it that had its name.
+  const auto anew = Run(Job("zero3", 6, 0), 2, second);
+  EXPECT_EQ(anew[0].ready_step, 0);
+  ASSERT_THAT(anew[0].steps, SizeIs(6));
+
+  const absl::StatusOr<Manifest> manifest = ReadManifest(Saved(4));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_TRUE(
+      RememberLineage(*files_, root_, manifest->info.job_id, manifest->info.training->lineage)
+          .ok());
+  const auto own = Run(Job("zero3", 6, 0), 2, second);
+  EXPECT_EQ(own[0].ready_step, 4);
+  ASSERT_THAT(own[0].steps, SizeIs(2));
+  EXPECT_EQ(own[0].steps[0].step(), 5);
 }
 
 // When the last workers of a job are drained.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
+#include "absl/time/clock.h"
 #include "tests/worker/train/checkpoint_jobs.h"
 #include "tests/worker/train/outcome.h"
 #include "worker/checkpoint/save.h"
@@ -107,6 +109,36 @@ TEST_F(Saving, AFullDiskIsToldAndEndsNoTraining) {
 }
 
 // F44: what an abort leaves is no checkpoint and in nobody's way.
+// F34: its disk does not answer. The others say whom they wait for, and it that it does not wait.
+TEST_F(Saving, ARankThatHangsWhileItWritesTheWeightsCanBeTold) {
+  FaultyFileSystem files("shard-00002", absl::OkStatus());
+  LocalEpoch epoch;
+  epoch.files = &files;
+  LocalWorld job(Job("zero3", 2, 0), 3, std::move(epoch));
+  job.Start();
+  files.AwaitSomebody();
+  const std::vector<int> second = {1};
+  for (const int rank : {0, 2}) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (job.trainer(rank).Position().missing != second && absl::Now() < deadline) {
+      std::this_thread::yield();
+    }
+    const TrainPosition position = job.trainer(rank).Position();
+    EXPECT_EQ(position.missing, second);
+    EXPECT_TRUE(position.waiting);
+    EXPECT_EQ(position.step, 2);
+    EXPECT_THAT(position.operation, HasSubstr("writing the weights (file operation "));
+  }
+  const TrainPosition stuck = job.trainer(1).Position();
+  EXPECT_FALSE(stuck.waiting);
+  EXPECT_THAT(stuck.missing, IsEmpty());
+  EXPECT_EQ(stuck.operation, job.trainer(1).Position().operation);
+  files.Release();
+  for (const RankRecord& record : job.Join()) {
+    EXPECT_TRUE(record.result.status.ok()) << record.result.status;
+  }
+}
+
 TEST_F(Saving, AnAbortGivesUpWhatIsUnderWay) {
   FaultyFileSystem files("step-00000002", absl::OkStatus());
   const v1::JobSpec spec = Job("zero3", 1000000, 2, "latest");
