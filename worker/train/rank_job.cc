@@ -213,7 +213,7 @@ absl::Status RankJob::RunSteps() {
 }
 
 absl::Status RankJob::CommitNow() {
-  SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
+  SHERD_RETURN_IF_ERROR(executor_.AwaitStored());
   SHERD_RETURN_IF_ERROR(mesh_.Barrier());
   commits_.Commit();
   return absl::OkStatus();
