@@ -203,6 +203,15 @@ TEST_F(RemoteCopies, AMuteHolderCommitsNothingAndHoldsNobodyUp) {
   const absl::StatusOr<LinkVersion> version = holder.Receive<LinkVersion>();
   ASSERT_TRUE(version.ok()) << version.status();
   EXPECT_EQ(version->step, 1);
+  ASSERT_TRUE(holder.Receive<LinkReports>().ok());
+  std::vector<std::byte> slot(static_cast<size_t>(VersionBytes(BuildRankPlan(spec, 0, 2))));
+  ASSERT_TRUE(holder
+                  .ReceiveBytes(slot.data(), static_cast<int64_t>(slot.size()),
+                                [](const std::byte*, int64_t) {})
+                  .ok());
+  // It has all of step 1 and does not say so: no step comes after it.
+  EXPECT_EQ(holder.Receive<LinkVersion>(absl::Milliseconds(300)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   const Deadline soon(absl::Milliseconds(500));
   for (int rank = 0; rank < 2; ++rank) world.trainer(rank).Abort("a test");
   const std::vector<RankRecord> records = world.Join();
