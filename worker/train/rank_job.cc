@@ -226,7 +226,7 @@ std::string RankJob::operation() const {
 }
 
 absl::Status RankJob::CommitNow() {
-  SHERD_RETURN_IF_ERROR(commits_.AwaitStored());
+  SHERD_RETURN_IF_ERROR(executor_.AwaitStored());
   SHERD_RETURN_IF_ERROR(mesh_.Barrier());
   commits_.Commit();
   return absl::OkStatus();

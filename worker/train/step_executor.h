@@ -81,6 +81,8 @@ class StepExecutor {
   // Walks `plan` over `micro_batches` evaluation micro-batches.
   absl::StatusOr<StepFigures> Evaluate(const StepPlan& plan, int64_t micro_batches);
 
+  // Waits until the last step is stored: for others, where copies of it are on other hosts.
+  absl::Status AwaitStored();
   // Waits for what is still under way. Errors of Communicator::Wait.
   absl::Status Settle();
   // Has every rank take all shards of the parameters, where each stores the whole and owns a part:
@@ -131,8 +133,6 @@ class StepExecutor {
   void Accumulate(const PlannedOp& op, const Walk& walk);
   // Sums whole gradients of a bucket of units, on every rank or each shard on its owner.
   void ReduceBucket(const PlannedOp& op, const Walk& walk);
-  // The last step; it waits for others where copies of it are on other hosts.
-  absl::Status AwaitStored();
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);

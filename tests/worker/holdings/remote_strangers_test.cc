@@ -18,6 +18,7 @@ namespace sherd::testing {
 namespace {
 
 constexpr int64_t kSlotBytes = 10'000;
+constexpr int kOwners = 400;
 constexpr absl::Duration kLong = absl::Seconds(20);
 
 class Strangers : public ::testing::Test {
@@ -31,7 +32,7 @@ class Strangers : public ::testing::Test {
     EXPECT_TRUE(answer.ok()) << answer.status();
     return link;
   }
-  HoldingKey Key(int owner) const { return {"job-1", 1, 100, owner}; }
+  HoldingKey Key(int owner) const { return {"job-1", 1, kOwners, owner}; }
   HoldingSegment& segment() { return *holder_.store.Find(Key(owner_)); }
 
   absl::Status SendVersion(LinkStream& link, const LinkVersion& version) {
@@ -53,8 +54,8 @@ class Strangers : public ::testing::Test {
   const std::vector<std::byte> bytes_ = std::vector<std::byte>(kSlotBytes, std::byte{5});
 
   void SetUp() override {
-    std::vector<int> owners(100);
-    for (int owner = 0; owner < 100; ++owner) owners[static_cast<size_t>(owner)] = owner;
+    std::vector<int> owners;
+    for (int owner = 0; owner < kOwners; ++owner) owners.push_back(owner);
     holder_.Expect(Key(0), owners);
   }
   // Whatever a test has done, others are served.
@@ -177,20 +178,12 @@ TEST_F(Strangers, WishesOfTheOtherKindOfLinkAreRefused) {
 
 // Who is let in keeps its link; those that are too many come again later.
 TEST_F(Strangers, NoMoreLinksAreServedThanMayBe) {
-  const HoldingKey key = Key(90);
-  const std::shared_ptr<HoldingSegment> segment = *holder_.store.Make(key, kSlotBytes, kSecret);
-  segment->Complete(0, 1, segment->Checksum(0));
-  LinkHolding wish = WishFor(LinkHolding::Wish::kRead, key, kSlotBytes, kSecret);
-  wish.step = 1;
   std::vector<LinkStream> links;
-  for (size_t link = 0; link < LinkThreads::kMost; ++link) {
-    links.push_back(ConnectTo(holder_.address()));
-    ASSERT_TRUE(links.back().Send(wish).ok());
-    ASSERT_TRUE(links.back().Receive<LinkVersion>(kLong).ok());
-  }
+  for (size_t link = 0; link < LinkThreads::kMost; ++link) links.push_back(Owner());
   LinkStream late = ConnectTo(holder_.address());
+  const LinkHolding wish = WishFor(LinkHolding::Wish::kStore, Key(399), kSlotBytes, kSecret);
   ASSERT_TRUE(late.Send(wish).ok());
-  EXPECT_EQ(late.Receive<LinkVersion>(kLong).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(late.Receive<LinkStored>(kLong).status().code(), absl::StatusCode::kResourceExhausted);
   links.clear();
   EXPECT_TRUE(Eventually([&] { return holder_.server.links() == 0; }));
 }
