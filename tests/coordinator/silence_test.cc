@@ -164,6 +164,18 @@ TEST(Silence, WhoFellSilentBeforeTheLastEpochRestoredIsNotWaitedFor) {
   EXPECT_TRUE(AnyRollback(scenario));
 }
 
+// Whoever thaws late may hold, whole, what is older than what was saved without it.
+TEST(Silence, WhatIsOlderThanTheCheckpointIsNotGoneOnAfter) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  scenario.Do(Saved(scenario.job(id), 5, "out/step-5"));
+  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.ReleaseAll(id, 3);
+  EXPECT_FALSE(scenario.job(id).restore.version);
+  EXPECT_EQ(scenario.job(id).restore.checkpoint, "out/step-5");
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
+}
+
 TEST(Causes, OfThreeEpochsThatEndedDifferentlyAllAreTold) {
   Scenario scenario;
   scenario.JoinWorkers(2);
