@@ -126,6 +126,10 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   }
   const int64_t restored = RestoredEpoch(job.restored.value(), job.starts, holders);
   point.version = ChooseVersion(job.spec, restored, holders);
+  // A process that had been given up may hold, whole, what is older than what was saved since.
+  const bool outdated =
+      point.version && job.checkpoint && job.checkpoint->step > point.version->step;
+  if (outdated) point.version.reset();
   if (!point.version) {
     if (!job.checkpoint) return point;
     point.checkpoint = job.checkpoint->path;

@@ -12,7 +12,7 @@ namespace sherd {
 // What a job's next epoch is made of.
 
 // Where training goes on, out of what those live workers said that `counts` admits: a version, else
-// the newest checkpoint, else the start.
+// the newest checkpoint, else the start; the checkpoint also where it is newer than the version.
 RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
                                 bool (*counts)(const WorkerState&));
 

@@ -132,7 +132,7 @@ void OnStaleSeatEnded(Transition& transition, JobRecord* job, const v1::RankChan
   const bool wanted = job != nullptr && (job->state == v1::JOB_STATE_RECOVERING ||
                                          job->state == v1::JOB_STATE_FORMING);
   if (wanted) return RecordAnswer(*job, worker, incarnation, event.holdings());
-  if (event.holdings().empty()) return;
+  // Also when no version is whole: it may have the memory for one.
   const bool ended = job == nullptr || IsTerminal(job->state);
   transition.Act(SendRetain{worker, incarnation, JobId(event.job_id()),
                             job == nullptr ? Epoch(event.epoch()) : job->epoch, ended});

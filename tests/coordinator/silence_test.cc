@@ -164,6 +164,35 @@ TEST(Silence, WhoFellSilentBeforeTheLastEpochRestoredIsNotWaitedFor) {
   EXPECT_TRUE(AnyRollback(scenario));
 }
 
+// Whoever thaws late may hold, whole, what is older than what was saved without it.
+TEST(Silence, WhatIsOlderThanTheCheckpointIsNotGoneOnAfter) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  scenario.Do(Saved(scenario.job(id), 5, "out/step-5"));
+  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.ReleaseAll(id, 3);
+  EXPECT_FALSE(scenario.job(id).restore.version);
+  EXPECT_EQ(scenario.job(id).restore.checkpoint, "out/step-5");
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
+}
+
+// It began the old epoch only when it thawed, and made memory for it.
+TEST(Silence, WhoReleasesAnOldEpochMayDropItsMemory) {
+  Scenario scenario;
+  scenario.JoinWorkers(3);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  const JobRecord ended = scenario.job(id);
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.ReleaseAll(id, 5);
+  scenario.ReportAll(id, kReady);
+  scenario.Do(Back(ended, 1));
+  scenario.Do(Released(ended, 1, 0));
+  ASSERT_THAT(scenario.ActionsOf<SendRetain>(), SizeIs(1));
+  EXPECT_EQ(scenario.ActionsOf<SendRetain>()[0].worker, WorkerId("w1"));
+  EXPECT_EQ(scenario.ActionsOf<SendRetain>()[0].epoch, Epoch(2));
+}
+
 TEST(Causes, OfThreeEpochsThatEndedDifferentlyAllAreTold) {
   Scenario scenario;
   scenario.JoinWorkers(2);
