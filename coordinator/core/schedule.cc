@@ -210,7 +210,8 @@ void PlanChanges(Transition& transition, const WorkerPools& pools) {
   bool grows = false;
   for (auto& [id, job] : transition.state().jobs) {
     if (job.state != v1::JOB_STATE_RUNNING || job.save_and_stop || AnyFinished(job)) continue;
-    if (const WorkerState* leaving = LeavingMember(transition.state(), job); leaving != nullptr) {
+    const WorkerState* leaving = draining ? LeavingMember(transition.state(), job) : nullptr;
+    if (leaving != nullptr) {
       PauseEpoch(transition, job,
                  absl::StrCat("worker ", leaving->id.value(), " leaves: ", leaving->drain_reason));
       continue;

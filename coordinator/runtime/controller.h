@@ -27,7 +27,7 @@ struct ControllerOptions {
   absl::Duration release_time = absl::Seconds(10);
   // After so many events a snapshot of the state takes their place in the log; what that costs, and
   // saves, is measured in docs/adr/0010-compaction.md.
-  int64_t compact_after = 10'000;
+  int64_t compact_after = 1000;
 };
 
 // The whole coordinator but its edges: no thread, no socket, time from `clock`. It is used in

@@ -28,6 +28,7 @@ class LateCommunicator final : public Communicator {
   absl::Status status() const override { return real_->status(); }
   WireCounts counts() const override { return real_->counts(); }
   int ended_by() const override { return real_->ended_by(); }
+  std::vector<int> missing() const override { return real_->missing(); }
   void Abort(absl::string_view reason) override { real_->Abort(reason); }
 
   Ticket AllGather(const void* shard, void* gathered, int64_t bytes) override {

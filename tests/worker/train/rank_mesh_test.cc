@@ -112,6 +112,7 @@ class FailingCommunicator final : public Communicator {
   absl::Status status() const override { return absl::OkStatus(); }
   WireCounts counts() const override { return {}; }
   int ended_by() const override { return -1; }
+  std::vector<int> missing() const override { return {}; }
 
   const std::string& asked() const { return asked_; }
 

@@ -117,6 +117,7 @@ class LateCommunicator final : public Communicator {
   absl::Status status() const override { return absl::OkStatus(); }
   WireCounts counts() const override { return {}; }
   int ended_by() const override { return -1; }
+  std::vector<int> missing() const override { return {}; }
 
   // F8: what the caller may not do while operations are under way.
   void ExpectReadable(const Range& range, const std::string& what) const {
