@@ -13,6 +13,6 @@ if [ ! -e "$venv/complete" ]; then
   touch "$venv/complete"
 fi
 export SHERD_BIN=${SHERD_BIN:-$PWD/build/release/bin} PYTHONDONTWRITEBYTECODE=1
-for suite in manifests images; do
+for suite in manifests images pods; do
   "$venv/bin/python" "tests/deploy/${suite}_test.py" -v
 done
