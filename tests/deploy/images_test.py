@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -80,6 +81,11 @@ class Deployment(unittest.TestCase):
     def test_a_library_without_its_package_and_a_package_without_use_are_found(self):
         self.assertEqual(list(house.check_packages({"liba1", "libold1"}, {"liba1", "libb2"})),
                          ["libb2 is needed and not in packages-runtime.txt", "libold1 is in packages-runtime.txt and not needed"])
+
+    def test_what_the_documentation_names_is_there(self):
+        for page in ("docs/operations.md", "docs/kubernetes.md"):
+            for name in set(re.findall(r"\b(?:deploy|dashboards|scripts|examples)/[\w./-]*\w", house.read(page))):
+                self.assertTrue((ROOT / name).exists(), f"{page}: {name}")
 
     def test_grafana_finds_the_dashboards_where_compose_puts_them(self):
         compose = yaml.safe_load(house.read("deploy/compose/compose.yaml"))

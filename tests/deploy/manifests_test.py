@@ -3,7 +3,10 @@
 import copy
 import os
 import pathlib
+import re
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -112,6 +115,19 @@ class Manifests(unittest.TestCase):
         self.assertEqual(len(dashboards), len(list((ROOT / "dashboards").glob("*.json"))))
         for dashboard in dashboards:
             self.assertEqual(dashboard["metadata"]["labels"]["grafana_dashboard"], "1")
+
+    @unittest.skipUnless(house.kubectl(), "no kubectl 1.27 or later")
+    def test_the_overlay_of_the_documentation_names_the_image_everywhere(self):
+        page = (ROOT / "docs/kubernetes.md").read_text()
+        text = re.search(r"```yaml\n(apiVersion: kustomize.+?)```", page, re.DOTALL).group(1)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "sherd").symlink_to(ROOT)
+            overlay = pathlib.Path(folder) / "my-overlay"
+            overlay.mkdir()
+            (overlay / "kustomization.yaml").write_text(text)
+            answer = subprocess.run([house.kubectl(), "kustomize", str(overlay)], capture_output=True, text=True)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(set(re.findall(r"image: (.+)", answer.stdout)), {"registry.example/sherd:0.1.0"})
 
 
 if __name__ == "__main__":
