@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Manifests, image, compose file and units, and that their mistakes are found. Needs the release build. What reads schemas
-# comes from PyPI, into a virtual environment below build/.
+# Manifests, image, compose file and units: that they are sound, that mistakes in them are found, and that pods of the
+# manifests run. Needs the release build. What reads schemas comes from PyPI, into an environment below build/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=build/deploy-venv

@@ -3,9 +3,10 @@
 
   scripts/check_images.py --bin build/release/bin
 
-Builds and starts nothing: the Dockerfile is read; the compose file is held against the schema of the Compose specification
-(of PyPI's docker-compose), the units against systemd-analyze where it is there, Prometheus' configuration against promtool,
-every command line against the binary's own --help, the image's packages against the libraries that the binaries ask for.
+Builds and starts nothing: the Dockerfile is read; the compose file is held against the schema of the Compose
+specification (of PyPI's docker-compose), the units against systemd-analyze where it is there, Prometheus' configuration
+against promtool, command lines against the binaries' own --help, the image's packages against the libraries that the
+binaries ask for.
 """
 
 import argparse
@@ -92,9 +93,10 @@ def check_dockerfile(text, version):
             yield f"no label {label}"
     if f"VERSION={version}" not in text:
         yield f"the version is not {version}"
+    lists = "".join(path.read_text() for folder in ("client", "coordinator", "worker")
+                    for path in (ROOT / folder).rglob("CMakeLists.txt"))
     for target in re.search(r"--target ([\w -]+)", text).group(1).split():
-        if not any(re.search(rf"(sherd_binary|add_executable)\(\s*{target}\b", path.read_text())
-                   for folder in ("client", "coordinator", "worker") for path in (ROOT / folder).rglob("CMakeLists.txt")):
+        if not re.search(rf"(sherd_binary|add_executable)\(\s*{target}\b", lists):
             yield f"no target {target}"
 
 
@@ -174,7 +176,8 @@ def check_compose(compose, scraping, help_of, version):
         yield from check_service(name, service, compose["volumes"], help_of, version)
     served = {f"{name}:{port}" for name, service in compose["services"].items() if "command" in service
               for port in check_manifests.metrics_ports(service["command"])}
-    scraped = {target for job in scraping["scrape_configs"] for group in job["static_configs"] for target in group["targets"]}
+    scraped = {target for job in scraping["scrape_configs"] for group in job["static_configs"]
+               for target in group["targets"]}
     if served != scraped:
         yield f"metrics are served at {sorted(served)} and scraped at {sorted(scraped)}"
     if not all(job.get("honor_labels") for job in scraping["scrape_configs"]):
@@ -186,7 +189,8 @@ def check_scraping(promtool):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "deploy/compose/prometheus.yml", folder)
         shutil.copy(ROOT / "dashboards/alerts.yaml", folder)
-        answer = subprocess.run([promtool, "check", "config", f"{folder}/prometheus.yml"], capture_output=True, text=True)
+        command = [promtool, "check", "config", f"{folder}/prometheus.yml"]
+        answer = subprocess.run(command, capture_output=True, text=True)
         if answer.returncode != 0:
             yield answer.stdout + answer.stderr
 

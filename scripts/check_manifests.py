@@ -3,10 +3,11 @@
 
   scripts/check_manifests.py --bin build/release/bin
 
-Renders every kustomization below deploy/kubernetes with kubectl 1.27 or later; without it says so loudly and looks at the
-files one by one, without their patches. Each object is held strictly against the published schemas of the oldest and the
-newest Kubernetes that we name, or a schema of ours where the kind is not Kubernetes' own; each pod against the restricted
-standard; each command line against the binary's own --help; ports, probes, volumes and selectors against each other.
+Renders every kustomization below deploy/kubernetes with kubectl 1.27 or later; without it says so loudly and looks at
+the files one by one, without their patches. Each object is held strictly against the published schemas of the oldest
+and the newest Kubernetes that we name, or a schema of ours where the kind is not Kubernetes' own; each pod against the
+restricted standard; command lines against the binaries' own --help; ports, probes, volumes and selectors against each
+other.
 """
 
 import argparse
@@ -229,6 +230,15 @@ def supervisor_patience():
 
 # Objects beside each other.
 
+# Kind → how its objects say which pods they are about.
+SELECTORS = {
+    "Service": lambda spec: {"matchLabels": spec["selector"]},
+    "NetworkPolicy": lambda spec: spec["podSelector"],
+    "PodDisruptionBudget": lambda spec: spec["selector"],
+    "PodMonitor": lambda spec: spec["selector"],
+}
+
+
 def selects(selector, labels):
     for key, value in selector.get("matchLabels", {}).items():
         if labels.get(key) != value:
@@ -242,11 +252,9 @@ def check_together(documents):
     names = {(document["kind"], document["metadata"]["name"]) for document in documents}
     for document in documents:
         kind, name, spec = document["kind"], document["metadata"]["name"], document.get("spec", {})
-        selector = {"Service": {"matchLabels": spec.get("selector")}, "NetworkPolicy": spec.get("podSelector")}.get(
-            kind, spec.get("selector")) if kind in ("Service", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor") else None
-        if selector is None:
+        if kind not in SELECTORS:
             continue
-        found = [pod for pod in made if selects(selector, pod[1])]
+        found = [pod for pod in made if selects(SELECTORS[kind](spec), pod[1])]
         if not found:
             yield f"{kind} {name} selects no pod"
         ports = {port["name"] for pod in found for container in pod[2]["containers"] for port in container["ports"]}
@@ -294,7 +302,8 @@ def check_all(binaries):
     """Problems, and how many objects were looked at, of all that is in deploy/kubernetes."""
     help_of, program, problems, count = helper(binaries), kubectl(), [], 0
     if program is None:
-        print("check_manifests: SKIPPED: no kubectl 1.27 or later, so no overlay and no patch was rendered", file=sys.stderr)
+        print("check_manifests: SKIPPED: no kubectl 1.27 or later, so no overlay and no patch was rendered",
+              file=sys.stderr)
         for path, documents in unrendered():
             count += len(documents)
             problems += [f"{path.relative_to(ROOT)}: {problem}" for problem in check_documents(documents, help_of)]

@@ -68,15 +68,17 @@ def table_parts(panel):
             overrides.append({"matcher": {"id": "byName", "options": title}, "properties": properties})
     link = panel.get("link")
     if link:
-        url = f"/d/{link['dashboard']}?var-{link['variable']}=${{__value.raw}}&${{datasource:queryparam}}&${{__url_time_range}}"
+        url = (f"/d/{link['dashboard']}?var-{link['variable']}=${{__value.raw}}"
+               "&${datasource:queryparam}&${__url_time_range}")
         overrides.append({"matcher": {"id": "byName", "options": link["column"]},
                           "properties": [{"id": "links", "value": [{"title": "Open", "url": url}]}]})
     transformations = []
     if info:
         transformations.append({"id": "joinByField", "options": {"byField": panel["join"], "mode": "outerTabular"}})
-    transformations.append({"id": "filterFieldsByName", "options": {"include": {"names": [name for name, _ in shown]}}})
-    transformations.append({"id": "organize", "options": {"renameByName": dict(shown),
-                                                          "indexByName": {name: i for i, (name, _) in enumerate(shown)}}})
+    names = [name for name, _ in shown]
+    transformations.append({"id": "filterFieldsByName", "options": {"include": {"names": names}}})
+    order = {name: i for i, (name, _) in enumerate(shown)}
+    transformations.append({"id": "organize", "options": {"renameByName": dict(shown), "indexByName": order}})
     return targets, transformations, overrides
 
 

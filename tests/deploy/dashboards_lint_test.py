@@ -13,7 +13,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import check_dashboards as house  # noqa: E402
 import yaml  # noqa: E402
 
-PROMTOOL = pathlib.Path(os.environ.get("SHERD_PROMETHEUS", ROOT / "build/tools/prometheus/usr/bin/prometheus")).parent / "promtool"
+PROMETHEUS = pathlib.Path(os.environ.get("SHERD_PROMETHEUS", ROOT / "build/tools/prometheus/usr/bin/prometheus"))
+PROMTOOL = PROMETHEUS.parent / "promtool"
 METRICS = house.source_metrics()
 
 
@@ -38,16 +39,29 @@ def overlap(dashboard):
 MISTAKES = {
     "no description": (lambda d: first_panel(d).update(description=""), "no description"),
     "another unit": (set_unit, "unit 'parsecs'"),
-    "a data source of this installation": (lambda d: first_panel(d).update(datasource={"type": "prometheus", "uid": "P1"}),
-                                           "data source is not"),
-    "a query with a data source of its own": (lambda d: first_target(d).update(datasource={"uid": "P1"}), "data source is not"),
-    "a metric that is nowhere": (lambda d: first_target(d).update(expr="sherd_job_happiness"), "no series sherd_job_happiness"),
-    "a histogram without its suffix": (lambda d: first_target(d).update(expr="sherd_step_seconds"), "no series sherd_step_seconds"),
-    "a variable that is not declared": (lambda d: first_target(d).update(expr='sherd_step{rank="$rank"}'), "$rank is not declared"),
-    "a variable that nothing uses": (lambda d: d["templating"]["list"].append({"name": "node", "type": "query"}), "uses $node"),
+    "a data source of this installation": (
+        lambda d: first_panel(d).update(datasource={"type": "prometheus", "uid": "P1"}),
+        "data source is not"),
+    "a query with a data source of its own": (
+        lambda d: first_target(d).update(datasource={"uid": "P1"}),
+        "data source is not"),
+    "a metric that is nowhere": (
+        lambda d: first_target(d).update(expr="sherd_job_happiness"),
+        "no series sherd_job_happiness"),
+    "a histogram without its suffix": (
+        lambda d: first_target(d).update(expr="sherd_step_seconds"),
+        "no series sherd_step_seconds"),
+    "a variable that is not declared": (
+        lambda d: first_target(d).update(expr='sherd_step{rank="$rank"}'),
+        "$rank is not declared"),
+    "a variable that nothing uses": (
+        lambda d: d["templating"]["list"].append({"name": "node", "type": "query"}),
+        "uses $node"),
     "no variable for the data source": (lambda d: d["templating"]["list"].pop(0), "no variable for the data source"),
     "a rate over a fixed window": (lambda d: first_target(d).update(expr="rate(sherd_tokens_total[5m])"), "[5m]"),
-    "a rate of a gauge": (lambda d: first_target(d).update(expr="rate(sherd_job_step[$__rate_interval])"), "no counter"),
+    "a rate of a gauge": (
+        lambda d: first_target(d).update(expr="rate(sherd_job_step[$__rate_interval])"),
+        "no counter"),
     "an old schema": (lambda d: d.update(schemaVersion=16), "schema version 16"),
     "another uid": (lambda d: d.update(uid="a7f3"), "uid 'a7f3'"),
     "the uid of another": (lambda d: d.update(uid="sherd-ranks"), "the same uid"),
@@ -55,14 +69,17 @@ MISTAKES = {
     "panels on each other": (overlap, "overlap"),
     "a panel beyond the grid": (lambda d: first_panel(d)["gridPos"].update(x=22), "wider than the grid"),
     "no links": (lambda d: d.update(links=[]), "no links"),
-    "a link to nowhere": (lambda d: first_panel(d).update(links=[{"url": "/d/sherd-node?var-job=a"}]), "leads to sherd-node"),
+    "a link to nowhere": (
+        lambda d: first_panel(d).update(links=[{"url": "/d/sherd-node?var-job=a"}]),
+        "leads to sherd-node"),
     "no query": (lambda d: first_panel(d).update(targets=[]), "no query"),
 }
 
 
 class Dashboards(unittest.TestCase):
     def test_the_committed_files_keep_every_rule(self):
-        result = subprocess.run([sys.executable, str(ROOT / "scripts/check_dashboards.py")], capture_output=True, text=True)
+        command = [sys.executable, str(ROOT / "scripts/check_dashboards.py")]
+        result = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_every_mistake_is_found(self):
@@ -110,7 +127,8 @@ class Alerts(unittest.TestCase):
 
     def test_a_runbook_section_that_is_gone_is_found(self):
         self.runbook = self.runbook.replace("SherdStraggler", "Stragglers")
-        self.assertEqual(self.problems(), ["SherdStraggler: no section of its own in docs/operations.md, or no link to it"])
+        [problem] = self.problems()
+        self.assertIn("SherdStraggler: no section of its own", problem)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import check_manifests  # noqa: E402
 import yaml  # noqa: E402
 
 BIN = pathlib.Path(os.environ["SHERD_BIN"])
-PROMTOOL = pathlib.Path(os.environ.get("SHERD_PROMETHEUS", ROOT / "build/tools/prometheus/usr/bin/prometheus")).parent / "promtool"
+PROMETHEUS = pathlib.Path(os.environ.get("SHERD_PROMETHEUS", ROOT / "build/tools/prometheus/usr/bin/prometheus"))
+PROMTOOL = PROMETHEUS.parent / "promtool"
 HELP = check_manifests.helper(BIN)
 VERSION = house.project_version()
 
@@ -23,7 +24,7 @@ DOCKERFILE = {
     "the image of the day": ("debian:12-slim", "debian", "no version"),
     "root": ("USER 65532:65532\n", "", "the user is not"),
     "a stage that is not there": ("--from=build", "--from=builder", "no stage"),
-    "a file that is not there": ("COPY scripts/packages-runtime.txt", "COPY scripts/runtime.txt", "scripts/runtime.txt"),
+    "a file that is not there": ("COPY scripts/packages-runtime", "COPY scripts/runtime", "scripts/runtime.txt"),
     "lists left behind": (" && rm -rf /var/lib/apt/lists/* /tmp", " && rm -rf /tmp", "leaves its lists"),
     "a shell as the first process": ('CMD ["sherd", "--help"]', "CMD sherd --help", "through a shell"),
     "no revision": ("org.opencontainers.image.revision", "revision", "no label revision"),
@@ -66,7 +67,8 @@ class Deployment(unittest.TestCase):
         self.assertEqual(list(house.check_all(BIN, PROMTOOL)), [])
 
     def test_every_mistake_in_a_dockerfile_is_found(self):
-        self.assert_found(house.read("deploy/docker/Dockerfile"), DOCKERFILE, lambda text: house.check_dockerfile(text, VERSION))
+        self.assert_found(house.read("deploy/docker/Dockerfile"), DOCKERFILE,
+                          lambda text: house.check_dockerfile(text, VERSION))
 
     def test_every_mistake_in_a_compose_file_is_found(self):
         scraping = yaml.safe_load(house.read("deploy/compose/prometheus.yml"))
@@ -80,7 +82,8 @@ class Deployment(unittest.TestCase):
 
     def test_a_library_without_its_package_and_a_package_without_use_are_found(self):
         self.assertEqual(list(house.check_packages({"liba1", "libold1"}, {"liba1", "libb2"})),
-                         ["libb2 is needed and not in packages-runtime.txt", "libold1 is in packages-runtime.txt and not needed"])
+                         ["libb2 is needed and not in packages-runtime.txt",
+                          "libold1 is in packages-runtime.txt and not needed"])
 
     def test_what_the_documentation_names_is_there(self):
         for page in ("docs/operations.md", "docs/kubernetes.md"):

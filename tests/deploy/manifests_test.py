@@ -32,6 +32,14 @@ def worker(documents):
     return worker_pod(documents)["containers"][0]
 
 
+def jobs(documents):
+    return [job["template"]["spec"] for job in find(documents, "JobSet", "train")["spec"]["replicatedJobs"]]
+
+
+def client(documents):
+    return jobs(documents)[2]["template"]["spec"]["containers"][0]
+
+
 def change_argument(documents, old, new):
     arguments = worker(documents)["args"]
     arguments[arguments.index(old)] = new
@@ -40,19 +48,35 @@ def change_argument(documents, old, new):
 # What a mistake is → what is done, and a piece of what is said about it.
 MISTAKES = {
     "a misspelt key": (lambda d: worker_pod(d).update(terminationGracePeriod=3), "terminationGracePeriod"),
-    "a value of another type": (lambda d: worker(d)["ports"][0].update(containerPort="9401"), "is not of type 'integer'"),
-    "a misspelt key in a PodMonitor": (lambda d: find(d, "PodMonitor", "sherd-workers")["spec"].update(podTargetLabel=[]), "podTargetLabel"),
-    "a misspelt key in a JobSet": (lambda d: find(d, "JobSet", "train")["spec"]["failurePolicy"].update(maxRestart=3), "maxRestart"),
-    "a misspelt key in a job of a JobSet": (lambda d: find(d, "JobSet", "train")["spec"]["replicatedJobs"][0]["template"]["spec"].update(backoff=3), "backoff"),
-    "a kind that no schema knows": (lambda d: d.append({"apiVersion": "v1", "kind": "Node2", "metadata": {"name": "a"}}), "kind Node2"),
+    "a value of another type": (
+        lambda d: worker(d)["ports"][0].update(containerPort="9401"),
+        "is not of type 'integer'"),
+    "a misspelt key in a PodMonitor": (
+        lambda d: find(d, "PodMonitor", "sherd-workers")["spec"].update(podTargetLabel=[]),
+        "podTargetLabel"),
+    "a misspelt key in a JobSet": (
+        lambda d: find(d, "JobSet", "train")["spec"]["failurePolicy"].update(maxRestart=3),
+        "maxRestart"),
+    "a misspelt key in a job of a JobSet": (
+        lambda d: jobs(d)[0].update(backoff=3),
+        "backoff"),
+    "a kind that no schema knows": (
+        lambda d: d.append({"apiVersion": "v1", "kind": "Node2", "metadata": {"name": "a"}}),
+        "kind Node2"),
     "a pod that may be root": (lambda d: worker_pod(d)["securityContext"].pop("runAsNonRoot"), "runAsNonRoot"),
     "another user": (lambda d: worker_pod(d)["securityContext"].update(runAsUser=1000), "runAsUser is not 65532"),
     "no seccomp profile": (lambda d: worker_pod(d)["securityContext"].pop("seccompProfile"), "no seccomp"),
-    "capabilities": (lambda d: worker(d)["securityContext"].update(capabilities={"add": ["IPC_LOCK"], "drop": ["ALL"]}), "capabilities"),
-    "a root file system that can be written": (lambda d: worker(d)["securityContext"].pop("readOnlyRootFilesystem"), "can be written"),
+    "capabilities": (
+        lambda d: worker(d)["securityContext"].update(capabilities={"add": ["IPC_LOCK"], "drop": ["ALL"]}),
+        "capabilities"),
+    "a root file system that can be written": (
+        lambda d: worker(d)["securityContext"].pop("readOnlyRootFilesystem"),
+        "can be written"),
     "privilege escalation": (lambda d: worker(d)["securityContext"].pop("allowPrivilegeEscalation"), "escalation"),
     "the node's network": (lambda d: worker_pod(d).update(hostNetwork=True), "hostNetwork"),
-    "a path of the node": (lambda d: worker_pod(d)["volumes"].append({"name": "n", "hostPath": {"path": "/"}}), "path of the node"),
+    "a path of the node": (
+        lambda d: worker_pod(d)["volumes"].append({"name": "n", "hostPath": {"path": "/"}}),
+        "path of the node"),
     "a token of the service account": (lambda d: worker_pod(d).pop("automountServiceAccountToken"), "token"),
     "no limit of memory": (lambda d: worker(d).pop("resources"), "no limit of memory"),
     "the image of the day": (lambda d: worker(d).update(image="sherd:latest"), "has no version"),
@@ -60,18 +84,35 @@ MISTAKES = {
     "a program that is not there": (lambda d: worker(d).update(command=["sherd-node"]), "no program of the image"),
     "a required flag left out": (lambda d: worker(d)["args"].pop(0), "needs --coordinator"),
     "all cores of the node": (lambda d: change_argument(d, "--devices=cpu:4", "--devices=all"), "cores of the node"),
-    "more slots than metrics ports": (lambda d: change_argument(d, "--devices=cpu:4", "--devices=cpu:5"), "metrics are served at"),
-    "a probe of a port that is not there": (lambda d: worker(d)["readinessProbe"]["httpGet"].update(port="health"), "asks port health"),
+    "more slots than metrics ports": (
+        lambda d: change_argument(d, "--devices=cpu:4", "--devices=cpu:5"),
+        "metrics are served at"),
+    "a probe of a port that is not there": (
+        lambda d: worker(d)["readinessProbe"]["httpGet"].update(port="health"),
+        "asks port health"),
     "a mount of nothing": (lambda d: worker_pod(d)["volumes"].pop(), "no volume output"),
-    "killed before all is handed over": (lambda d: worker_pod(d).update(terminationGracePeriodSeconds=20), "killed before"),
-    "a service that leads nowhere": (lambda d: find(d, "Service", "sherd-coordinator")["spec"]["selector"].update(app="x"), "selects no pod"),
-    "a service to a port that is not there": (lambda d: find(d, "Service", "sherd-coordinator")["spec"]["ports"][0].update(targetPort="http"), "['http']"),
-    "a budget of nothing": (lambda d: find(d, "PodDisruptionBudget", "sherd")["spec"]["selector"].update(matchLabels={"a": "b"}), "selects no pod"),
-    "a port that is not scraped": (lambda d: find(d, "PodMonitor", "sherd-workers")["spec"]["podMetricsEndpoints"].pop(), "does not scrape metrics-3"),
-    "a port hidden from monitoring": (lambda d: find(d, "NetworkPolicy", "sherd-workers")["spec"]["ingress"][1]["ports"][0].pop("endPort"), "hides port 9402"),
-    "a ConfigMap that is not there": (lambda d: d.remove(find(d, "ConfigMap", "train-job")), "no ConfigMap train-job"),
-    "a command that is not there": (lambda d: find(d, "JobSet", "train")["spec"]["replicatedJobs"][2]["template"]["spec"]["template"]["spec"]["containers"][0].update(
-        args=["sherd follow train"]), "no command follow"),
+    "killed before all is handed over": (
+        lambda d: worker_pod(d).update(terminationGracePeriodSeconds=20),
+        "killed before"),
+    "a service that leads nowhere": (
+        lambda d: find(d, "Service", "sherd-coordinator")["spec"]["selector"].update(app="x"),
+        "selects no pod"),
+    "a service to a port that is not there": (
+        lambda d: find(d, "Service", "sherd-coordinator")["spec"]["ports"][0].update(targetPort="http"),
+        "['http']"),
+    "a budget of nothing": (
+        lambda d: find(d, "PodDisruptionBudget", "sherd")["spec"]["selector"].update(matchLabels={"a": "b"}),
+        "selects no pod"),
+    "a port that is not scraped": (
+        lambda d: find(d, "PodMonitor", "sherd-workers")["spec"]["podMetricsEndpoints"].pop(),
+        "does not scrape metrics-3"),
+    "a port hidden from monitoring": (
+        lambda d: find(d, "NetworkPolicy", "sherd-workers")["spec"]["ingress"][1]["ports"][0].pop("endPort"),
+        "hides port 9402"),
+    "a ConfigMap that is not there": (
+        lambda d: d.remove(find(d, "ConfigMap", "train-job")),
+        "no ConfigMap train-job"),
+    "a command that is not there": (lambda d: client(d).update(args=["sherd follow train"]), "no command follow"),
 }
 
 
@@ -109,7 +150,8 @@ class Manifests(unittest.TestCase):
         coordinator = find(rendered["spot"], "StatefulSet", "sherd-coordinator")["spec"]["template"]["spec"]
         self.assertNotIn("tolerations", coordinator, "the coordinator stays where nodes stay")
         for claim in ("sherd-data", "sherd-output"):
-            self.assertEqual(find(rendered["dev-cpu"], "PersistentVolumeClaim", claim)["spec"]["accessModes"], ["ReadWriteOnce"])
+            volume = find(rendered["dev-cpu"], "PersistentVolumeClaim", claim)
+            self.assertEqual(volume["spec"]["accessModes"], ["ReadWriteOnce"])
         self.assertEqual(len(worker(rendered["dev-cpu"])["ports"]), 2)
         dashboards = [document for document in rendered["cpu"] if document["kind"] == "ConfigMap"]
         self.assertEqual(len(dashboards), len(list((ROOT / "dashboards").glob("*.json"))))

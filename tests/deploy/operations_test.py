@@ -52,8 +52,7 @@ class Operations(EndToEnd):
         coordinator = self.coordinator_on(self.coordinator_data)
         wait_for(self.answers, "the coordinator answers again")
         self.wait_for_step(job, 200)
-        wait_for(lambda: json.loads(self.sherd("checkpoints", "list", self.scratch / "weights-job", "-o", "json").stdout or "[]"),
-                 "a checkpoint that the backup does not know")
+        wait_for(lambda: self.checkpoints(), "a checkpoint that the backup does not know")
 
         # The disk is lost.
         self.stop(workers, limit=40)
@@ -68,6 +67,9 @@ class Operations(EndToEnd):
         self.wait_for_step(again, 60)
         first = next(event for event in map(json.loads, self.feed(again)) if event["event"] == "step")
         self.assertGreater(first["step"], 50, "it went on from a checkpoint")
+
+    def checkpoints(self):
+        return json.loads(self.sherd("checkpoints", "list", self.scratch / "weights-job", "-o", "json").stdout or "[]")
 
     def feed(self, job):
         self.sherd("cancel", job, check=0)

@@ -65,7 +65,8 @@ class Pod:
         """A namespace with a cable to the switch."""
         cable = f"pod{self.address.rpartition('.')[2]}"
         made = ip("netns", "add", self.namespace)
-        made = made and ip("link", "add", cable, "netns", switch, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        made = made and ip("link", "add", cable, "netns", switch, "type", "veth",
+                           "peer", "name", "eth0", "netns", self.namespace)
         made = made and ip("-n", switch, "link", "set", cable, "master", "bridge", "up")
         made = made and ip("-n", self.namespace, "addr", "add", f"{self.address}/24", "dev", "eth0")
         return made and all(ip("-n", self.namespace, "link", "set", link, "up") for link in ("eth0", "lo"))
@@ -73,14 +74,14 @@ class Pod:
     def start(self):
         root = self.test.scratch / f"root-{self.name}"
         root.mkdir(exist_ok=True)
-        mounts = [(self.volumes[mount["name"]], root / mount["mountPath"].lstrip("/"), mount.get("readOnly", False))
-                  for mount in self.container["volumeMounts"]]
+        mounts = [(self.volumes[mount["name"]], root / mount["mountPath"].lstrip("/"),
+                   "ro" if mount.get("readOnly") else "rw") for mount in self.container["volumeMounts"]]
         context = self.spec["securityContext"]
         script = CONTAINER.format(
             root=root, directories=" ".join(str(target) for _, target, _ in mounts), programs=BIN.resolve(),
             hosts=self.test.hosts_file, name=self.name, user=context["runAsUser"], group=context["runAsGroup"],
-            volumes="\n".join(f"mount --bind {source} {target}" + (f" && mount -o remount,bind,ro {target}" if read_only else "")
-                              for source, target, read_only in mounts),
+            volumes="\n".join(f"mount --bind {source} {target} && mount -o remount,bind,{mode} {target}"
+                              for source, target, mode in mounts),
             command=shlex.join(self.container["command"] + self.container["args"]))
         log = open(self.test.scratch / f"{self.name}.log", "ab")
         self.process = subprocess.Popen(
@@ -98,11 +99,12 @@ class Pod:
 
     def assert_confined(self):
         """It runs as the manifest has it, so that what passes here passes there."""
-        status = dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{self.first_process()}/status").read_text().splitlines())
+        process = pathlib.Path(f"/proc/{self.first_process()}")
+        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
         self.test.assertEqual(set(status["Uid"].split()), {str(self.spec["securityContext"]["runAsUser"])})
         self.test.assertEqual((int(status["CapEff"], 16), int(status["CapBnd"], 16), status["NoNewPrivs"]), (0, 0, "1"))
         self.test.assertEqual(status["NSpid"].split()[-1], "1")
-        root = pathlib.Path(f"/proc/{self.first_process()}/mounts").read_text().splitlines()[0].split()
+        root = (process / "mounts").read_text().splitlines()[0].split()
         self.test.assertEqual((root[1], root[3].split(",")[0]), ("/", "ro"))
 
     def kill(self):
@@ -118,14 +120,15 @@ class Pod:
         if "grpc" in probe:
             command = [*inside, "/usr/bin/python3", "-c", HEALTH, f"{self.address}:{probe['grpc']['port']}"]
         else:
-            port = next(port["containerPort"] for port in self.container["ports"] if port["name"] == probe["httpGet"]["port"])
+            ports = {port["name"]: port["containerPort"] for port in self.container["ports"]}
+            port = ports[probe["httpGet"]["port"]]
             command = [*inside, "curl", "-fsS", "-m", "5", f"http://{self.address}:{port}{probe['httpGet']['path']}"]
         return subprocess.run(command, capture_output=True).returncode == 0
 
     def wait_for_probe(self, name):
         probe = self.container[name]
         limit = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
-        wait_for(lambda: self.process.poll() is not None or self.passes(probe), f"{self.name}: {name}: {self.said()}", limit)
+        wait_for(lambda: self.process.poll() is not None or self.passes(probe), f"{self.name}: {name}", limit)
         self.test.assertIsNone(self.process.poll(), self.said())
 
     def delete(self):
@@ -152,7 +155,8 @@ class Pods(EndToEnd):
         self.pods = [self.coordinator] + [self.make_pod(sets["sherd-worker"], i, 1 + i) for i in range(2)]
         self.join()
         self.inside, self.address = self.coordinator.namespace, f"{self.coordinator.address}:7700"
-        (self.volume("sherd-data") / "text.txt").write_text("a pod is a node, and what it holds is held elsewhere too.\n" * 200)
+        text = "a pod is a node, and what it holds is held elsewhere too.\n" * 200
+        (self.volume("sherd-data") / "text.txt").write_text(text)
         for pod in self.pods:
             pod.start()
 
@@ -165,7 +169,8 @@ class Pods(EndToEnd):
 
     def make_pod(self, document, ordinal, number):
         spec, name = document["spec"]["template"]["spec"], f"{document['metadata']['name']}-{ordinal}"
-        volumes = {volume["name"]: self.volume(volume["persistentVolumeClaim"]["claimName"]) for volume in spec.get("volumes", [])}
+        volumes = {volume["name"]: self.volume(volume["persistentVolumeClaim"]["claimName"])
+                   for volume in spec.get("volumes", [])}
         for claim in document["spec"].get("volumeClaimTemplates", []):
             volumes[claim["metadata"]["name"]] = self.volume(f"{claim['metadata']['name']}-{name}")
         return Pod(self, name, number, spec, volumes)
@@ -227,7 +232,8 @@ class JobSet(EndToEnd):
         self.final = jobs["client"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
 
     def follow(self, path, name):
-        command = [word.replace("/etc/sherd/job.yaml", str(path)) for word in self.client["command"] + self.client["args"]]
+        words = self.client["command"] + self.client["args"]
+        command = [word.replace("/etc/sherd/job.yaml", str(path)) for word in words]
         environment = {"PATH": f"{BIN}:/usr/bin:/bin", "SHERD_COORDINATOR": self.address, "JOBSET": name}
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT).returncode
 
@@ -237,7 +243,8 @@ class JobSet(EndToEnd):
         good = self.job("good", steps=5)
         self.assertEqual([self.follow(good, "good"), self.follow(good, "good")], [0, 0])
         self.assertEqual(len(json.loads(self.sherd("list", "-o", "json", check=0).stdout)), 1)
-        for name, mistake in (("failed", ("train: [", "train: [nowhere.txt, ")), ("not-valid", ("steps: 5", "steps: five"))):
+        mistakes = {"failed": ("train: [", "train: [nowhere.txt, "), "not-valid": ("steps: 5", "steps: five")}
+        for name, mistake in mistakes.items():
             path = self.job(name, steps=5)
             path.write_text(path.read_text().replace(*mistake))
             self.assertIn(self.follow(path, name), self.final, name)
