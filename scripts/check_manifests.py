@@ -246,9 +246,29 @@ def selects(selector, labels):
     return all(labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", []))
 
 
+def addresses(documents):
+    """HOST:PORT at which pods of the objects serve: services, and indexed jobs of a JobSet."""
+    for document in documents:
+        name, spec = document["metadata"]["name"], document.get("spec", {})
+        if document["kind"] == "Service":
+            yield from (f"{name}:{port['port']}" for port in spec["ports"])
+        for job in spec.get("replicatedJobs", []) if document["kind"] == "JobSet" else []:
+            if job["template"]["spec"].get("completionMode") == "Indexed":
+                for port in job["template"]["spec"]["template"]["spec"]["containers"][0].get("ports", []):
+                    yield f"{name}-{job['name']}-0-0.{name}:{port['containerPort']}"
+
+
+def check_coordinator(name, container, known):
+    """What a pod calls the coordinator is the address of one."""
+    given = [word.split("=", 1)[1] for word in container.get("args", []) if word.startswith("--coordinator=")]
+    given += [each["value"] for each in container.get("env", []) if each["name"] == "SHERD_COORDINATOR"]
+    yield from (f"{name}: nobody serves at {address}" for address in given if address not in known)
+
+
 def check_together(documents):
-    """Services, policies, budgets and monitors lead to pods of ours; what is mounted exists."""
+    """Services, policies, budgets and monitors lead to pods of ours; what is mounted or called exists."""
     made = list(pods(documents))
+    known = set(addresses(documents))
     names = {(document["kind"], document["metadata"]["name"]) for document in documents}
     for document in documents:
         kind, name, spec = document["kind"], document["metadata"]["name"], document.get("spec", {})
@@ -268,6 +288,8 @@ def check_together(documents):
             for port in sorted(port for port in ports if port.startswith("metrics") and port not in scraped):
                 yield f"{kind} {name} does not scrape {port}"
     for name, _, spec, _ in made:
+        for container in spec["containers"]:
+            yield from check_coordinator(name, container, known)
         for volume in spec.get("volumes", []):
             config = volume.get("configMap", {}).get("name")
             if config is not None and ("ConfigMap", config) not in names:

@@ -109,6 +109,12 @@ MISTAKES = {
     "a port hidden from monitoring": (
         lambda d: find(d, "NetworkPolicy", "sherd-workers")["spec"]["ingress"][1]["ports"][0].pop("endPort"),
         "hides port 9402"),
+    "a coordinator that is not there": (
+        lambda d: change_argument(d, "--coordinator=sherd-coordinator:7700", "--coordinator=coordinator:7700"),
+        "nobody serves at coordinator:7700"),
+    "a job of a JobSet without a name in the network": (
+        lambda d: jobs(d)[0].pop("completionMode"),
+        "nobody serves at train"),
     "a ConfigMap that is not there": (
         lambda d: d.remove(find(d, "ConfigMap", "train-job")),
         "no ConfigMap train-job"),

@@ -55,7 +55,8 @@ class Package(unittest.TestCase):
         output = (self.root / "srv/sherd/output").stat()
         self.assertEqual((output.st_uid, output.st_gid), tuple(map(int, user.groups())))
         kept = (self.scratch / "control/conffiles").read_text().split()
-        self.assertEqual(sorted(kept), sorted(f"/etc/sherd/{path.name}" for path in (self.root / "etc/sherd").iterdir()))
+        brought = [f"/etc/sherd/{path.name}" for path in (self.root / "etc/sherd").iterdir()]
+        self.assertEqual(sorted(kept), sorted(brought))
         for unit in ("coordinator", "worker"):
             text = (self.root / f"usr/lib/systemd/system/sherd-{unit}.service").read_text()
             self.assertIn(f"EnvironmentFile=-/etc/sherd/{unit}.env", text)
