@@ -61,7 +61,7 @@ class Prometheus:
             return False
 
     def discover(self):
-        """Has all workers scraped that the supervisor has started so far, and says how many: their log has the ports."""
+        """Has all workers scraped that the supervisor has started so far, and says how many. Their log has the ports."""
         ports = set(re.findall(r"serving /metrics on port (\d+)", pathlib.Path(self.supervisor.log_path).read_text()))
         temporary = self.targets.with_suffix(".tmp")
         temporary.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}" for port in sorted(ports)]}]))
@@ -88,4 +88,5 @@ class Prometheus:
 
     def by_label(self, expression, label):
         """A query's values now, by one label."""
-        return {each["metric"][label]: float(each["value"][1]) for each in self.ask("query", query=expression)["result"]}
+        result = self.ask("query", query=expression)["result"]
+        return {each["metric"][label]: float(each["value"][1]) for each in result}
