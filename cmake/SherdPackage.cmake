@@ -1,5 +1,4 @@
 # The Debian package of all programs and both units:  cpack --config build/release/CPackConfig.cmake -B build/package
-include(GNUInstallDirs)
 foreach(program sherd sherd-coordinator sherd-worker)
   install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} DESTINATION bin)
 endforeach()
