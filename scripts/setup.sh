@@ -14,14 +14,31 @@ while read -r package; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done < <(grep -hv '^#' "${lists[@]}")
 
-if [ ${#missing[@]} -eq 0 ]; then
-  exit 0
+# Runs a command as root.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  else
+    command -v sudo >/dev/null || { echo "setup: run as root, or install sudo" >&2; exit 1; }
+    sudo "$@"
+  fi
+}
+
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "setup: installing ${missing[*]}" >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 fi
-echo "setup: installing ${missing[*]}" >&2
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: run as root, or install sudo" >&2; exit 1; }
-  as_root=(sudo)
+
+# Prometheus is unpacked and not installed: its package would start a service.
+prometheus=$PWD/../build/tools/prometheus
+if [ "${1:-}" = "--checks" ] && [ ! -x "$prometheus/usr/bin/prometheus" ]; then
+  echo "setup: unpacking prometheus below build/tools" >&2
+  download=$(mktemp -d)
+  trap 'rm -rf "$download"' EXIT
+  fetch() { (cd "$download" && apt-get download -qq -o APT::Sandbox::User=root prometheus >&2); }
+  fetch || { as_root apt-get update -qq && fetch; }
+  rm -rf "$prometheus"
+  mkdir -p "$prometheus"
+  dpkg-deb -x "$download"/prometheus_*.deb "$prometheus"
 fi
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Manifests, image, compose file and units: that they are sound, that mistakes in them are found, and that pods of the
+# manifests run. Needs the release build. What reads schemas comes from PyPI, into an environment below build/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=build/deploy-venv
+if [ ! -e "$venv/complete" ]; then
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv"
+  "$venv/bin/pip" install -q --disable-pip-version-check kubernetes-validate==1.37.0
+  # For its schema alone, hence without what it depends on.
+  "$venv/bin/pip" install -q --disable-pip-version-check --no-deps docker-compose==1.29.2
+  touch "$venv/complete"
+fi
+export SHERD_BIN=${SHERD_BIN:-$PWD/build/release/bin} PYTHONDONTWRITEBYTECODE=1
+for suite in manifests images pods; do
+  "$venv/bin/python" "tests/deploy/${suite}_test.py" -v
+done

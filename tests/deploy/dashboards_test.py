@@ -1,0 +1,99 @@
+"""A real Prometheus watches a real job with a kill in it, and every query of every dashboard finds data (F57)."""
+
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "scripts")]
+
+import check_dashboards as house  # noqa: E402
+from harness import EndToEnd, devices, wait_for  # noqa: E402
+from prometheus import PROGRAM, Prometheus  # noqa: E402
+import yaml  # noqa: E402
+
+# What Grafana would put in for its own variable.
+RATE_INTERVAL = "5s"
+WORKERS = 3
+SCRAPES_ENOUGH = 8
+
+
+def filled(expression, values):
+    """A query as Grafana sends it."""
+    for name, value in values.items():
+        expression = re.sub(rf"\$\{{?{name}\b\}}?", lambda _: value, expression)
+    assert "$" not in expression, expression
+    return expression
+
+
+class Dashboards(EndToEnd):
+    def setUp(self):
+        super().setUp()
+        self.assertTrue(PROGRAM.exists(), f"{PROGRAM} is missing: scripts/setup.sh --checks brings it")
+        self.started = time.time()
+        coordinator = self.start_coordinator("--metrics", "127.0.0.1:0")
+        self.supervisor = self.start_workers(WORKERS, "--metrics", "127.0.0.1:0")
+        self.prometheus = Prometheus(self, coordinator, self.supervisor)
+        wait_for(lambda: self.prometheus.discover() == WORKERS, "every worker's metrics port")
+        self.wait_for_workers(WORKERS)
+
+    def train_with_a_kill(self):
+        """A job that saves, loses a worker, gets another and goes on; still running when this returns."""
+        path = self.job(steps=1_000_000, workers=WORKERS - 1)
+        job = self.submit(path, "--set", "checkpoint.every=200", "--set", "elastic.min_workers=1")
+        self.wait_for_step(job, 300)
+        victim = next(each["worker"].split("/")[1] for each in self.get(job)["ranks"] if each["rank"] == 1)
+        os.kill(devices(self.supervisor)[victim], signal.SIGKILL)
+        wait_for(lambda: self.get(job)["epoch"] > 1 and self.state(job) == "RUNNING", "it goes on")
+        wait_for(lambda: self.prometheus.discover() > WORKERS, "the worker is started again")
+        self.wait_for_scrapes(job)
+        return job
+
+    def wait_for_scrapes(self, job):
+        for expression, least, what in (
+                ('sum(sherd_job_restarts_total{reason="death"})', 1, "the kill"),
+                ("sum(sherd_checkpoint_seconds_count)", 1, "a checkpoint"),
+                (f'count(sherd_step{{job="{job}"}})', WORKERS - 1, "both ranks again"),
+                # The dead worker is one more.
+                (f"count(count_over_time(up[5m]) >= {SCRAPES_ENOUGH})", WORKERS + 2, "all, often enough for rates")):
+            wait_for(lambda: (self.prometheus.value_of(expression) or 0) >= least, f"Prometheus sees {what}")
+
+    def assert_data(self, expression):
+        found = self.prometheus.values_of(expression, self.started, time.time())
+        self.assertTrue(found, f"No data: {expression}")
+
+    def test_every_query_of_every_dashboard_finds_data(self):
+        job = self.train_with_a_kill()
+        values = {"__rate_interval": RATE_INTERVAL, "job": f"({job}|.+)", "rank": ".+"}
+        asked = 0
+        for name, dashboard in house.load_dashboards().items():
+            for title, expression in house.queries_of(dashboard):
+                with self.subTest(dashboard=name, panel=title):
+                    self.assert_data(filled(expression, values))
+                    asked += 1
+            for variable in house.variables_of(dashboard).values():
+                if variable["type"] != "query":
+                    continue
+                selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"]).groups()
+                with self.subTest(dashboard=name, variable=variable["name"]):
+                    found = self.prometheus.ask(f"label/{label}/values", **{"match[]": filled(selector, values)})
+                    self.assertIn(job if label == "job" else "1", found)
+        for group in yaml.safe_load((ROOT / "dashboards/alerts.yaml").read_text())["groups"]:
+            for rule in group["rules"]:
+                # What is compared exists, so that silence of an alert means that all is well.
+                for selector in re.findall(r"sherd_\w+(?:\{[^}]*\})?", rule["expr"]):
+                    with self.subTest(alert=rule["alert"], series=selector):
+                        self.assert_data(selector)
+        rules = self.prometheus.ask("rules")["groups"]
+        self.assertEqual({rule["health"] for group in rules for rule in group["rules"]}, {"ok"})
+        print(f"{asked} queries of {len(house.load_dashboards())} dashboards have data, "
+              f"{time.time() - self.started:.0f} s after the start")
+        self.sherd("cancel", job, check=0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

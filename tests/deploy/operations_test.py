@@ -1,0 +1,80 @@
+"""What docs/operations.md tells people to do, done."""
+
+import json
+import pathlib
+import shutil
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+
+from harness import EndToEnd, wait_for  # noqa: E402
+
+LONG = 1000000  # steps that no test waits for
+
+
+class Operations(EndToEnd):
+    def coordinator_on(self, directory):
+        return self.start("sherd-coordinator", "--listen", self.address, "--data-dir", directory)
+
+    def answers(self):
+        return self.sherd("list").returncode == 0
+
+    def steps_on(self, job):
+        self.wait_for_step(job, int(self.get(job)["step"]) + 20)
+
+    def test_a_coordinator_is_backed_up_while_its_jobs_run(self):
+        coordinator = self.start_coordinator()
+        workers = self.start_workers(2)
+        self.wait_for_workers(2)
+        job = self.submit(self.job(steps=LONG, workers=2))
+        self.wait_for_step(job, 20)
+        self.assertEqual(self.stop(coordinator), 0)
+        shutil.copytree(self.coordinator_data, self.scratch / "backup")
+        self.coordinator_on(self.coordinator_data)
+        wait_for(self.answers, "the coordinator answers again")
+        self.steps_on(job)
+        self.assertEqual(self.get(job)["epoch"], 1, "ranks did not notice")
+        # Before the coordinator, which lets them go.
+        self.assertEqual(self.stop(workers), 0)
+
+    def test_a_restored_backup_goes_on_from_checkpoints_with_workers_that_are_started_again(self):
+        coordinator = self.start_coordinator()
+        workers = self.start_workers(2)
+        self.wait_for_workers(2)
+        path = self.job(steps=LONG, workers=2)
+        saving = ("--set", "checkpoint.every=50")
+        job = self.submit(path, *saving)
+        self.wait_for_step(job, 20)
+        self.assertEqual(self.stop(coordinator), 0)
+        shutil.copytree(self.coordinator_data, self.scratch / "backup")
+        coordinator = self.coordinator_on(self.coordinator_data)
+        wait_for(self.answers, "the coordinator answers again")
+        self.wait_for_step(job, 200)
+        wait_for(lambda: self.checkpoints(), "a checkpoint that the backup does not know")
+
+        # The disk is lost.
+        self.stop(workers, limit=40)
+        self.stop(coordinator, signal.SIGKILL)
+        shutil.rmtree(self.coordinator_data)
+        self.coordinator_on(self.scratch / "backup")
+        wait_for(self.answers, "the coordinator answers from its backup")
+        self.assertEqual([each["id"] for each in json.loads(self.sherd("list", "-o", "json", check=0).stdout)], [job])
+        self.sherd("cancel", job, check=0)
+        self.start_workers(2)
+        again = self.submit(path, *saving, "--set", "checkpoint.resume=latest")
+        self.wait_for_step(again, 60)
+        first = next(event for event in map(json.loads, self.feed(again)) if event["event"] == "step")
+        self.assertGreater(first["step"], 50, "it went on from a checkpoint")
+
+    def checkpoints(self):
+        return json.loads(self.sherd("checkpoints", "list", self.scratch / "weights-job", "-o", "json").stdout or "[]")
+
+    def feed(self, job):
+        self.sherd("cancel", job, check=0)
+        return self.sherd("watch", job, "-o", "json", check=103).stdout.splitlines()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

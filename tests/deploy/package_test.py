@@ -1,0 +1,71 @@
+"""The Debian package: what is in it, what it asks for, and that it works from a root directory of its own."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ["SHERD_BUILD"])
+# Every Debian system has these; systemd makes the user and the directories.
+BESIDE = {"libc6", "libgcc-s1", "systemd"}
+
+
+def run(*command):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="sherd-package-"))
+        cls.addClassCleanup(shutil.rmtree, cls.scratch)
+        run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", cls.scratch / "made")
+        [cls.package] = (cls.scratch / "made").glob("*.deb")
+        cls.root = cls.scratch / "root"
+        run("dpkg-deb", "-x", cls.package, cls.root)
+        run("dpkg-deb", "-e", cls.package, cls.scratch / "control")
+
+    def test_it_asks_for_the_packages_that_the_image_installs(self):
+        depends = run("dpkg-deb", "-f", self.package, "Depends")
+        asked = {re.match(r"\S+", each).group(0) for each in depends.strip().split(", ")}
+        listed = {line for line in (ROOT / "scripts/packages-runtime.txt").read_text().splitlines()
+                  if not line.startswith("#")}
+        self.assertEqual(asked - BESIDE, listed)
+
+    def test_its_programs_run_and_are_of_its_version(self):
+        version = run("dpkg-deb", "-f", self.package, "Version").strip()
+        for program in ("sherd", "sherd-coordinator", "sherd-worker"):
+            self.assertIn(version, run(self.root / "usr/bin" / program, "--version"))
+
+    def test_it_makes_its_user_and_directories_and_keeps_settings(self):
+        # Where the user is made; the programs of this root are this system's.
+        (self.root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        (self.root / "etc/group").write_text("root:x:0:\n")
+        script = (self.scratch / "control/postinst").read_text()
+        for words in (["systemd-sysusers", "sherd.conf"], ["systemd-tmpfiles", "--create", "sherd.conf"]):
+            self.assertIn(" ".join(words), script)
+            run(words[0], f"--root={self.root}", *words[1:])
+        user = re.search(r"^sherd:x:(\d+):(\d+):", (self.root / "etc/passwd").read_text(), re.MULTILINE)
+        output = (self.root / "srv/sherd/output").stat()
+        self.assertEqual((output.st_uid, output.st_gid), tuple(map(int, user.groups())))
+        kept = (self.scratch / "control/conffiles").read_text().split()
+        brought = [f"/etc/sherd/{path.name}" for path in (self.root / "etc/sherd").iterdir()]
+        self.assertEqual(sorted(kept), sorted(brought))
+        for unit in ("coordinator", "worker"):
+            text = (self.root / f"usr/lib/systemd/system/sherd-{unit}.service").read_text()
+            self.assertIn(f"EnvironmentFile=-/etc/sherd/{unit}.env", text)
+            self.assertTrue((self.root / re.search(r"ExecStart=/(\S+)", text).group(1)).exists())
+
+    def test_its_scripts_are_shell(self):
+        for name in ("postinst", "prerm"):
+            run("sh", "-n", self.scratch / "control" / name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
