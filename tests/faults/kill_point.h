@@ -1,0 +1,43 @@
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace sherd {
+
+// A place of the code at which a process can be made to end as by kill -9 (tests/faults/kill_points.toml). Only
+// sources that scripts/check_kill_points.py has seeded have such places.
+//
+// Whoever wants a death writes a file with the point's name into the directory that the environment variable
+// SHERD_KILL_POINTS names: a process id (0: any process) and a number. The process that comes to the point for that
+// many times while the file is there takes the file away, and ends; so one process dies once. Thread-safe.
+class KillPoint {
+ public:
+  explicit KillPoint(const char* name) {
+    const char* const directory = std::getenv("SHERD_KILL_POINTS");
+    if (directory != nullptr) path_ = std::string(directory) + "/" + name;
+  }
+
+  void Pass() {
+    if (path_.empty()) return;
+    long process = 0;
+    int wanted = 0;
+    if (!(std::ifstream(path_) >> process >> wanted)) {
+      passes_ = 0;
+      return;
+    }
+    if (process != 0 && process != ::getpid()) return;
+    if (++passes_ >= wanted && ::unlink(path_.c_str()) == 0) ::raise(SIGKILL);
+  }
+
+ private:
+  std::string path_;  // empty: nobody wants a death
+  std::atomic<int> passes_ = 0;
+};
+
+}  // namespace sherd
