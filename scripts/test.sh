@@ -32,5 +32,7 @@ stage "thread-safety analysis"
 /usr/bin/python3 scripts/check_thread_safety.py build/release
 stage "seeded faults"
 /usr/bin/python3 scripts/check_faults.py
+stage "kill points"
+/usr/bin/python3 scripts/check_kill_points.py
 stage "tests"
 ctest --test-dir build/release --output-on-failure --no-tests=error

@@ -78,7 +78,7 @@ class KillPoint:
 
     def seeded(self, code: str) -> str:
         point = f'{{ static ::sherd::KillPoint kill_point("{self.name}"); if ({self.when}) kill_point.Pass(); }}'
-        return f"{point} {code}" if self.before else f"{code} {point}"
+        return f"{point}\n{code}" if self.before else f"{code}\n{point}"
 
 
 def stripped(entry: dict) -> dict:

@@ -71,9 +71,9 @@ class Seeding(unittest.TestCase):
             return seeding.seed("f(); g();", [point]).removeprefix(seeding.KILL_POINT_HEADER)
 
         point = '{ static ::sherd::KillPoint kill_point("p"); if (true) kill_point.Pass(); }'
-        self.assertEqual(seeded_point("before = 'g();'"), f"f(); {point} g();")
-        self.assertEqual(seeded_point("after = 'f();'"), f"f(); {point} g();")
-        self.assertEqual(seeded_point("after = 'f();'", "when = 'a > 1'"), f"f(); {point.replace('true', 'a > 1')} g();")
+        self.assertEqual(seeded_point("before = 'g();'"), f"f(); {point}\ng();")
+        self.assertEqual(seeded_point("after = 'f();'"), f"f();\n{point} g();")
+        self.assertEqual(seeded_point("after = 'f();'", "when = 'a > 1'"), f"f();\n{point.replace('true', 'a > 1')} g();")
         for lines in ((), ("after = 'f();'", "before = 'g();'")):
             with self.assertRaisesRegex(seeding.ListError, "either"):
                 seeded_point(*lines)
