@@ -114,6 +114,17 @@ class Follower:
         with self.came:
             return [event for _, event in self.seen]
 
+    def count(self, name):
+        return sum(event["event"] == name for event in self.events())
+
+    def last(self, name):
+        """The last event of a kind; None while there is none."""
+        with self.came:
+            return next((event for _, event in reversed(self.seen) if event["event"] == name), None)
+
+    def over(self):
+        return self.last("done") is not None
+
     def place(self):
         """Where the feed is: what comes later lies behind it."""
         with self.came:
