@@ -1,4 +1,4 @@
-"""A worker ends, as by kill -9, at every point of the elastic protocol: the job goes on, and its curve does not show it.
+"""A worker ends, as by kill -9, or freezes at points of the elastic protocol: the job goes on, and its curve does not show it.
 
 The workers are those of scripts/check_kill_points.py, which runs this; tests/faults/kill_points.toml names the points.
 """
@@ -12,7 +12,7 @@ import time
 import unittest
 
 import elastic_test
-from harness import EndToEnd, alive, devices, wait_for
+from harness import devices, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/faults"))
@@ -29,6 +29,7 @@ class Death:
     passes: int = 1
     # Of the first epoch, whose ranks are in the order of the devices; None: whoever comes first.
     rank: int | None = None
+    strike: signal.Signals = signal.SIGKILL
 
 
 # By what the job does meanwhile. A process counts its own passes, those of the first epoch too.
@@ -64,6 +65,17 @@ RECOVERING = [
     Death("first-step", 2),
 ]
 
+SAVED = ("checkpoint.every=20", "checkpoint.keep=0", "elastic.failure_detection=500ms")
+FROZEN = [
+    Death("exchange", LATE, rank=2),
+    Death("exchanged", LATE, rank=4),
+    Death("updates", 4 * LATE + 3, rank=2),
+    Death("updated", LATE, rank=4),
+    Death("writes-piece", 7, rank=2),
+    Death("publishes", 2),
+    Death("published", 2),
+]
+
 
 class KillPoints(elastic_test.Elastic):
     def setUp(self):
@@ -89,21 +101,31 @@ class KillPoints(elastic_test.Elastic):
     def arm(self, death, processes):
         process = 0 if death.rank is None else processes[f"cpu:{death.rank % 4}"]
         written = self.scratch / "point"
-        written.write_text(f"{process} {death.passes}\n")
+        written.write_text(f"{process} {death.passes} {int(death.strike)}\n")
         written.rename(self.points / death.point)
+
+    def armed(self):
+        return [path.name for path in self.points.iterdir() if path.suffix != ".struck"]
+
+    def struck(self):
+        """Processes that came to the points."""
+        return [int(path.stem) for path in self.points.glob("*.struck")]
 
     def run_with(self, spares, deaths, *pairs):
         """A job on workers of its own in which these deaths happen: its feed, which is that of a job without them."""
         supervisor = self.start_workers(4 + spares)
         wait_for(lambda: self.has_workers(4 + spares), "the workers")
+        processes = devices(supervisor)
         for death in deaths:
-            self.arm(death, devices(supervisor))
+            self.arm(death, processes)
         self.jobs += 1
         job = self.elastic_job(f"dies-{self.jobs}", *pairs, steps=STEPS)
         self.wait_for_state(job, "SUCCEEDED", "FAILED")
         events = self.feed(job, code=0)
         self.assert_as_undisturbed(events, self.expected)
-        self.assertEqual(list(self.points.iterdir()), [], "nobody came to the point")
+        self.assertEqual(self.armed(), [], "nobody came to the point")
+        # All others are the processes that they were.
+        self.assertLessEqual(set(processes.values()) - set(self.struck()), set(devices(supervisor).values()))
         self.end_workers(supervisor)
         return events
 
@@ -112,6 +134,8 @@ class KillPoints(elastic_test.Elastic):
         self.assertFalse([event for event in events if event["event"] == "rollback"])
 
     def end_workers(self, supervisor):
+        for path in self.points.iterdir():
+            path.unlink()
         self.stop(supervisor, limit=30)
         wait_for(lambda: self.has_workers(0), "they are known to be gone")
 
@@ -168,7 +192,7 @@ class KillPoints(elastic_test.Elastic):
         self.arm(death, {})
         undo = act(job, supervisor)
         try:
-            wait_for(lambda: not list(self.points.iterdir()), "somebody comes to the point")
+            wait_for(lambda: not self.armed(), "somebody comes to the point")
         finally:
             undo()
         self.wait_for_state(job, "SUCCEEDED", "FAILED")
@@ -187,6 +211,40 @@ class KillPoints(elastic_test.Elastic):
             with self.subTest(spares=spares):
                 self.disturb(f"aborts-{spares}", spares, Death("aborts"), freeze, "elastic.replicas=2",
                              "elastic.failure_detection=500ms")
+
+    def test_thawed(self):  # F27, F29
+        # A process that freezes at a point, is replaced, and thaws when the job trains without it, writes nothing.
+        expected = self.undisturbed_weights("thawed", *SAVED)
+        for death in FROZEN:
+            with self.subTest(death=death):
+                supervisor = self.start_workers(5)
+                wait_for(lambda: self.has_workers(5), "the workers")
+                self.arm(dataclasses.replace(death, strike=signal.SIGSTOP), devices(supervisor))
+                self.jobs += 1
+                name = f"thawed-{self.jobs}"
+                job = self.elastic_job(name, *SAVED, steps=10 * STEPS)
+                feed = self.follow(job)
+                _, epoch, place = feed.await_event(lambda event: event["event"] == "epoch" and event["epoch"] > 1, "an epoch")
+                feed.await_event(lambda event: event["event"] == "step", "a step", place)
+                [frozen] = self.struck()
+                os.kill(frozen, signal.SIGCONT)
+                self.wait_for_state(job, "SUCCEEDED", "FAILED")
+                self.assert_as_undisturbed(feed.finish(), self.expected)
+                written = self.scratch / f"weights-{name}"
+                self.sherd("checkpoints", "verify", written, check=0)
+                self.assertEqual(self.weights(written), expected)
+                wait_for(lambda: self.has_workers(5), "the thawed worker is one like others")
+                self.end_workers(supervisor)
+
+    def weights(self, directory):
+        return {path.name: path.read_bytes() for path in (directory / "final").glob("*.safetensors")}
+
+    def undisturbed_weights(self, name, *pairs):
+        supervisor = self.start_workers(4)
+        wait_for(lambda: self.has_workers(4), "the workers")
+        self.expected = self.undisturbed(name, *pairs, steps=10 * STEPS)
+        self.end_workers(supervisor)
+        return self.weights(self.scratch / f"weights-undisturbed-{name}")
 
     def test_reporting_holdings(self):
         self.expected = self.undisturbed_curve(10 * STEPS)
