@@ -64,6 +64,13 @@ def kill_coordinator(soak):
     soak.restart_coordinator(away=soak.draw.uniform(0, 1))
 
 
+@kind("kill a rank, and the coordinator while the job recovers")
+def kill_rank_and_coordinator(soak):
+    kill_rank(soak)
+    time.sleep(soak.draw.uniform(0, 0.1))
+    soak.restart_coordinator(away=soak.draw.uniform(0, 0.5))
+
+
 @kind("drain a worker")
 def drain(soak):
     worker = soak.worker_of(soak.draw.randrange(soak.world()))

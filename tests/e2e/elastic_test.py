@@ -314,6 +314,34 @@ class Coordinators(Elastic):
         self.assertEqual(disturbed, curve(feed.finish())[:len(disturbed)])
 
 
+    def test_a_coordinator_that_dies_while_a_job_recovers_has_it_recover(self):  # F22, F31
+        coordinator = self.start_coordinator()
+        supervisor = self.start_workers(7)
+        self.wait_for_workers(7)
+        expected = self.undisturbed("both", steps=2000)
+        self.wait_for_workers(5)
+        job = self.elastic_job("both", steps=2000)
+        feed = self.follow(job)
+        feed.await_event(lambda event: event["event"] == "step", "a step")
+        deaths = 0
+        while deaths < 5 and not self.over(job):
+            wait_for(lambda: self.over(job) or any(worker["status"] == "idle" for worker in self.workers()), "a spare")
+            place = feed.place()
+            if self.over(job) or not self.kill_rank(job, self.random.randrange(4), supervisor):
+                continue
+            # From before the death is known until after the job trains again.
+            time.sleep(self.random.uniform(0, 0.15))
+            self.stop(coordinator, signal.SIGKILL)
+            coordinator = self.start_coordinator(listen=self.address)
+            deaths += 1
+            feed.await_event(lambda event: event["event"] in ("epoch", "done"), "an epoch", place)
+        events = feed.finish()
+        self.assertEqual(events[-1]["state"], "SUCCEEDED", events[-1])
+        self.assertEqual(curve(events), expected)
+        self.assertFalse([event for event in events if event["event"] == "rollback"])
+        self.assertGreaterEqual(len(self.epochs(events)), 2, f"{deaths} deaths made no epoch")
+
+
 class Drains(Elastic):
     def test_a_drained_worker_leaves_at_a_step_and_the_curve_does_not_show_it(self):
         self.start_coordinator()
