@@ -6,14 +6,14 @@ import elastic_test
 from harness import wait_for
 from relay import DOWN, UP, Relay
 
-PAIRS = ("elastic.failure_detection=1s",)
+PAIRS = ("elastic.failure_detection=2s",)
 STEPS = 1200
 
 
 class Relayed(elastic_test.Elastic):
     def setUp(self):
         super().setUp()
-        self.start_coordinator("--failure-detection", "1s")
+        self.start_coordinator("--failure-detection", "2s")
         self.direct = self.start_workers(4, "--name", "direct")
         self.relay = Relay(self.address)
         self.stack.callback(self.relay.close)
