@@ -32,7 +32,7 @@ import soak_faults
 STEPS = 20000
 RANKS = 4
 NODES, WORKERS_A_NODE = 4, 2
-FAILURE_DETECTION = 1.0
+FAILURE_DETECTION = 3.0
 DISK_BYTES = 16 << 20
 # What may be there at the end beyond what was there after the first job.
 SLACK = {

@@ -51,7 +51,7 @@ def freeze(soak, seconds):
 
 @kind("freeze a rank for longer than the detection takes")
 def freeze_long(soak):
-    freeze(soak, 2.5 * soak.failure_detection)
+    freeze(soak, 2 * soak.failure_detection)
 
 
 @kind("freeze a rank for a moment")
