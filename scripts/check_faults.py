@@ -4,8 +4,7 @@ fault, the test that the list names, which must fail with an assertion of its ow
 
     scripts/check_faults.py [--build-only] [NUMBER…]
 
-The sources are seeded in a copy, build/faults, which is built as the preset `release` is; what no fault is in comes out
-of the compiler cache. With numbers, only those faults are tried. Exit code 1 when a fault survives.
+The sources are seeded in a copy, build/faults, which is built as the preset `release` is (tests/faults/seeded_copy.py). With numbers, only those faults are tried. Exit code 1 when a fault survives.
 """
 
 import argparse
@@ -22,58 +21,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tests/faults"))
+import seeded_copy  # noqa: E402
 import seeding  # noqa: E402
 
-COPY = ROOT / "build/faults"
-BUILD = COPY / "build/release"
 LIMIT_SECONDS = 60
 # The kinds of faults that the list must hold: sharding and numbers.
 KINDS = {f"F{number}" for number in range(1, 15)}
-
-
-def write_if_changed(path: pathlib.Path, content: bytes, mode: int) -> None:
-    if path.exists() and path.read_bytes() == content:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    path.chmod(mode)
-
-
-def source_names() -> set[str]:
-    """What CMake builds from, relative to the root."""
-    top = ROOT / "CMakeLists.txt"
-    folders = ["cmake", *re.findall(r"add_subdirectory\((\w+)\)", top.read_text())]
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*")
-             if path.is_file() and "__pycache__" not in path.parts]
-    return {str(path.relative_to(ROOT)) for path in (top, ROOT / "CMakePresets.json", *files)}
-
-
-def copy_sources(faults: list[seeding.Fault]) -> None:
-    """Leaves files as they are where nothing has changed, so that they need not be built again."""
-    by_file = seeding.by_file(faults)
-    names = source_names()
-    if unknown := set(by_file) - names:
-        raise seeding.ListError(f"no such source: {', '.join(sorted(unknown))}")
-    for name in names:
-        source = ROOT / name
-        content = source.read_bytes()
-        if name in by_file:
-            content = seeding.seed(content.decode(), by_file[name]).encode()
-        write_if_changed(COPY / name, content, source.stat().st_mode)
-    for path in COPY.rglob("*"):
-        if BUILD.parent not in path.parents and path.is_file() and str(path.relative_to(COPY)) not in names:
-            path.unlink()
-
-
-def build(faults: list[seeding.Fault]) -> None:
-    targets = sorted({binary for fault in faults for binary, _ in fault.tests})
-    # As in scripts/test.sh: what has no fault in it is found in the cache under its relative name.
-    environment = {**os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
-    for command in (["cmake", "--preset", "release"], ["cmake", "--build", str(BUILD), "--target", *targets]):
-        result = subprocess.run(command, cwd=COPY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)
-        if result.returncode != 0:
-            sys.exit(f"{result.stdout[-8000:]}\ncheck_faults: {' '.join(command)} failed")
 
 
 def run_test(test: list[str], number: int, scratch: str) -> tuple[int | None, str, float]:
@@ -82,7 +35,7 @@ def run_test(test: list[str], number: int, scratch: str) -> tuple[int | None, st
     environment = {**os.environ, "TEST_TMPDIR": scratch, "TMPDIR": scratch, "SHERD_FAULT": str(number)}
     start = time.monotonic()
     process = subprocess.Popen(
-        [BUILD / "bin" / binary, f"--gtest_filter={name}", "--gtest_break_on_failure"], env=environment, cwd=scratch,
+        [seeded_copy.BIN / binary, f"--gtest_filter={name}", "--gtest_break_on_failure"], env=environment, cwd=scratch,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
     try:
@@ -145,13 +98,13 @@ def main() -> int:
     arguments = parser.parse_args()
     start = time.monotonic()
     try:
-        faults = seeding.parse((ROOT / "tests/faults/faults.toml").read_text())
+        faults = seeded_copy.faults()
         if missing := KINDS - {fault.kind for fault in faults}:
             raise seeding.ListError(f"no fault of kind {', '.join(sorted(missing))}")
-        copy_sources(faults)
+        seeded_copy.update()
     except seeding.ListError as error:
         sys.exit(f"check_faults: {error}")
-    build(faults)
+    seeded_copy.build(sorted({binary for fault in faults for binary, _ in fault.tests}))
     built = time.monotonic()
     if arguments.build_only:
         return 0

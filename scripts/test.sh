@@ -34,5 +34,7 @@ stage "deployment files"
 scripts/check_deploy.sh
 stage "seeded faults"
 /usr/bin/python3 scripts/check_faults.py
+stage "kill points"
+/usr/bin/python3 scripts/check_kill_points.py
 stage "tests"
 ctest --test-dir build/release --output-on-failure --no-tests=error

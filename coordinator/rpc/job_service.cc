@@ -34,7 +34,7 @@ absl::StatusOr<v1::SubmitRequest> Complete(const v1::SubmitRequest& request) {
   }
   v1::InvalidFields invalid = ValidateJobSpec(complete.spec());
   // The job's id becomes the default, so that no two jobs share a directory unasked.
-  *complete.mutable_spec()->mutable_checkpoint() = request.spec().checkpoint();
+  complete.mutable_spec()->mutable_checkpoint()->set_dir(request.spec().checkpoint().dir());
   const std::string& id = request.request_id();
   const bool printable = std::all_of(id.begin(), id.end(), [](char c) {
     return absl::ascii_isprint(static_cast<unsigned char>(c));

@@ -238,6 +238,19 @@ TEST_F(ServerTest, SubmitIsIdempotent) {  // F53
   EXPECT_EQ(second.job().id(), "tiny-1");
 }
 
+TEST_F(ServerTest, WhatASpecificationLeavesOutIsFilledIn) {
+  v1::JobSpec spec = ValidSpec();
+  spec.mutable_checkpoint()->clear_dir();
+  v1::SubmitResponse response;
+  ASSERT_TRUE(Submit("r", spec, &response).ok());
+  const v1::JobSpec& complete = response.job().spec();
+  EXPECT_EQ(complete.elastic().replicas(), 1);
+  EXPECT_EQ(complete.checkpoint().keep(), 3);
+  EXPECT_EQ(complete.checkpoint().resume(), "none");
+  // The job's name would be another job's as well.
+  EXPECT_EQ(complete.checkpoint().dir(), "tiny-1");
+}
+
 TEST_F(ServerTest, EverythingThatIsWrongIsToldAtOnceAndDecodes) {  // F55
   v1::JobSpec spec = ValidSpec();
   spec.mutable_model()->set_heads(3);

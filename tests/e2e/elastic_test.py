@@ -3,15 +3,16 @@
 import json
 import os
 import random
+import re
 import signal
-import threading
 import time
 import unittest
 
-from harness import LIMIT, EndToEnd, alive, children_of, devices, wait_for
+from harness import LIMIT, EndToEnd, alive, children_of, devices, quantile, wait_for
 
 SEED = int(os.environ.get("SHERD_TEST_SEED", "20261130"))
-# Kills of the whole suite; bench/recovery.py makes more of them.
+COORDINATOR_KILLS = int(os.environ.get("SHERD_TEST_COORDINATOR_KILLS", "10"))
+LONG = 1000000  # steps that no test waits for
 LAYOUTS = {
     "ddp": ["parallel.strategy=ddp"],
     "zero1": ["parallel.strategy=zero1"],
@@ -36,6 +37,10 @@ def curve(events):
     assert [step["step"] for step in steps] == list(range(1, len(steps) + 1)), \
         f"steps out of order: {[step['step'] for step in steps][-20:]}"
     return [(step["loss"], step["grad_norm"], step["lr"], step["tokens"]) for step in steps]
+
+
+def is_state(*names):
+    return lambda event: event["event"] == "state" and event["state"] in names
 
 
 class Elastic(EndToEnd):
@@ -74,71 +79,102 @@ class Elastic(EndToEnd):
 class Kills(Elastic):
     def test_kills_at_random_moments_do_not_show_in_the_curve(self):  # F1, F21, F22, F48, F49
         self.start_coordinator()
-        supervisor = self.start_workers(5)
-        self.wait_for_workers(5)
-        recoveries = []
+        # A worker that was killed comes back after a while.
+        supervisor = self.start_workers(7)
+        self.wait_for_workers(7)
+        measured = {"dead to detected": [], "kill to step": []}
         for name, pairs in LAYOUTS.items():
             with self.subTest(name):
                 tag = name.replace(", ", "-").replace(" ", "")
-                steps = 700
+                steps = 1000
                 expected = self.undisturbed(tag, *pairs, steps=steps)
                 self.wait_for_workers(5)
                 job = self.elastic_job(tag, *pairs, steps=steps)
-                self.wait_for_step(job, 1)
+                feed = self.follow(job)
+                feed.await_event(lambda event: event["event"] == "step", "a step")
                 kills = 0
-                for _ in range(5):
+                while kills < 5:
                     # One loss at a time, and a spare for it.
-                    wait_for(lambda: self.over(job) or (self.get(job)["epoch"] > kills and
-                             self.state(job) == "RUNNING"), "it runs again")
                     wait_for(lambda: self.over(job) or any(
                         worker["status"] == "idle" for worker in self.workers()), "a spare")
-                    time.sleep(self.random.uniform(0, 0.3))
+                    time.sleep(self.random.uniform(0, 0.1))
+                    place = feed.place()
                     if self.over(job):
                         break
-                    if self.kill_rank(job, self.random.randrange(4), supervisor):
-                        kills += 1
+                    if not self.kill_rank(job, self.random.randrange(4), supervisor):
+                        continue
+                    kills += 1
+                    killed = time.monotonic()
+                    known, _, place = feed.await_event(is_state("RECOVERING", "SUCCEEDED"), "the kill is known", place)
+                    stepped, event, _ = feed.await_event(
+                        lambda event: event["event"] in ("epoch", "done"), "an epoch", place)
+                    if event["event"] == "done":
+                        break
+                    measured["dead to detected"].append(known - killed)
+                    measured["kill to step"].append(stepped - killed)
                 self.wait_for_state(job, "SUCCEEDED")
-                events = self.feed(job)
+                events = feed.finish()
                 self.assertEqual(curve(events), expected)
                 later = self.epochs(events)[1:]
                 self.assertGreaterEqual(len(later), 1, f"{kills} kills made no epoch")
-                for epoch in later:
-                    self.assertEqual(epoch["world"], 4)
-                    recoveries.append(sum(epoch["recovery_seconds"].values()))
+                self.assertEqual({epoch["world"] for epoch in later}, {4})
                 self.assertFalse([event for event in events if event["event"] == "rollback"])
-                self.wait_for_workers(5)
-        recoveries.sort()
-        print(f"{len(recoveries)} recoveries: p50 {recoveries[len(recoveries) // 2]:.3f} s, "
-              f"longest {recoveries[-1]:.3f} s")
+        for what, seconds in measured.items():
+            print(f"{what}: {len(seconds)} kills, p50 {quantile(seconds, 0.5):.3f} s, p99 {quantile(seconds, 0.99):.3f} s")
 
-    def test_a_world_shrinks_and_grows_and_the_curve_does_not_show_it(self):
-        # Two nodes of two workers: one of them dies whole and comes back.
+    def shrink_and_grow(self, tag, stay, go, *pairs, steps=1500, least=1):
+        """A node of the two dies whole and comes back: the curve of an undisturbed job, and that of this one."""
+        staying = self.start_workers(stay, "--name", "stays")
+        other = self.start_workers(go, "--name", "goes")
+        self.wait_for_workers(4)
+        # A rank's neighbour may be on the same node, so that as many copies would go with it.
+        pairs = [f"elastic.replicas={go}", *pairs]
+        expected = self.undisturbed(tag, *pairs, steps=steps)
+        self.wait_for_workers(4)
+        job = self.elastic_job(tag, *pairs, steps=steps, least=least)
+        self.wait_for_step(job, 100)
+        victims = children_of(other.pid)
+        self.stop(other, signal.SIGKILL)
+        wait_for(lambda: not any(map(alive, victims)), "its workers ended", limit=10)
+        wait_for(lambda: len(self.get(job)["ranks"]) == stay and self.state(job) == "RUNNING", "the others go on", limit=20)
+        back = self.start_workers(go, "--name", "goes")
+        self.wait_for_state(job, "SUCCEEDED")
+        events = self.feed(job)
+        worlds = [epoch["world"] for epoch in self.epochs(events)]
+        self.assertEqual((worlds[0], min(worlds), worlds[-1]), (4, stay, 4))
+        self.assertFalse([event for event in events if event["event"] == "rollback"])
+        for node in (back, staying):
+            self.stop(node, limit=30)
+        wait_for(lambda: not any(worker["status"] == "idle" for worker in self.workers()), "they are known to be gone")
+        return expected, curve(events)
+
+    def test_a_world_shrinks_to_two_and_grows_and_the_curve_does_not_show_it(self):
         self.start_coordinator()
-        self.start_workers(2, "--name", "stays")
         for strategy, least in (("zero2", 1), ("zero3", 1), ("ddp", 2)):
             with self.subTest(strategy):
-                other = self.start_workers(2, "--name", "goes")
-                self.wait_for_workers(4)
-                # A rank's neighbour is on the same node, so one copy would go with it.
-                pairs = [f"parallel.strategy={strategy}", "elastic.replicas=2"]
-                expected = self.undisturbed(strategy, *pairs, steps=1500)
-                self.wait_for_workers(4)
-                job = self.elastic_job(strategy, *pairs, steps=1500, least=least)
-                self.wait_for_step(job, 100)
-                victims = children_of(other.pid)
-                self.stop(other, signal.SIGKILL)
-                wait_for(lambda: not any(map(alive, victims)), "its workers ended", limit=10)
-                wait_for(lambda: len(self.get(job)["ranks"]) == 2 and self.state(job) == "RUNNING",
-                         "two ranks go on", limit=20)
-                back = self.start_workers(2, "--name", "goes")
-                self.wait_for_state(job, "SUCCEEDED")
-                events = self.feed(job)
-                self.assertEqual(curve(events), expected)
-                worlds = [epoch["world"] for epoch in self.epochs(events)]
-                self.assertEqual((worlds[0], min(worlds), worlds[-1]), (4, 2, 4))
-                self.stop(back)
-                wait_for(lambda: len(self.workers()) - sum(
-                    worker["status"] in ("lost", "draining", "drained") for worker in self.workers()) == 2, "two left")
+                expected, found = self.shrink_and_grow(f"{strategy}-2", 2, 2, f"parallel.strategy={strategy}", least=least)
+                self.assertEqual(found, expected)
+
+    def test_a_world_shrinks_to_three_and_grows_and_the_curve_does_not_show_it(self):
+        self.start_coordinator()
+        for strategy in ("zero2", "zero3"):
+            with self.subTest(strategy):
+                expected, found = self.shrink_and_grow(f"{strategy}-3", 3, 1, f"parallel.strategy={strategy}")
+                self.assertEqual(found, expected)
+
+    def test_where_sums_have_another_order_the_curve_differs_by_rounding(self):
+        self.start_coordinator()
+        # Three and four micro-batches a rank, in fp32. At the usual learning rate this small job is chaotic: a difference of
+        # one bit grows by ten in twenty steps.
+        pairs = ("train.global_batch=12", "precision.compute=fp32", "train.optimizer.lr=1e-5", "train.schedule.min_lr=1e-6")
+        for strategy in ("ddp", "zero1"):
+            with self.subTest(strategy):
+                expected, found = self.shrink_and_grow(f"{strategy}-12", 3, 1, f"parallel.strategy={strategy}", *pairs,
+                                                       steps=600)
+                self.assertEqual(len(found), len(expected))
+                for (loss, _, lr, tokens), (other_loss, _, other_lr, other_tokens) in zip(found, expected):
+                    self.assertLessEqual(abs(loss - other_loss), 1e-5 * abs(other_loss))
+                    self.assertEqual((lr, tokens), (other_lr, other_tokens))
 
     def test_fewer_workers_than_the_least_is_said_and_waited_for(self):  # F32
         self.start_coordinator()
@@ -232,38 +268,78 @@ class Freezes(Elastic):
 
 
 class Coordinators(Elastic):
+    def sessions(self, coordinator):
+        found = re.search(r"^sherd_sessions (\S+)$", self.scrape(self.metrics_address(coordinator)), re.MULTILINE)
+        return int(float(found.group(1))) if found else 0
+
     def test_a_coordinator_killed_at_random_moments_stops_nobody(self):  # F30, F31, F52
-        coordinator = self.start_coordinator()
+        metrics = ("--metrics", "127.0.0.1:0")
+        coordinator = self.start_coordinator(*metrics)
         supervisor = self.start_workers(4)
         self.wait_for_workers(4)
-        steps = 4000
-        expected = self.undisturbed("coordinator", steps=steps)
-        self.wait_for_workers(4)
         before = sorted(children_of(supervisor.pid))
-        job = self.elastic_job("coordinator", steps=steps)
-        self.wait_for_step(job, 5)
-        watched = []
-        watcher = threading.Thread(target=lambda: watched.extend(
-            events_of(self.sherd("watch", job, "-o", "json", limit=2 * LIMIT).stdout)))
-        watcher.start()
-        slowest = 0
-        kills = 0
-        while kills < 10 and self.state(job) == "RUNNING":
+        job = self.elastic_job("coordinator", steps=LONG)
+        watched = self.follow(job)
+        watched.await_event(lambda event: event["event"] == "step", "a step")
+        control, registered = [], []
+        for _ in range(COORDINATOR_KILLS):
             self.stop(coordinator, signal.SIGKILL)
             start = time.monotonic()
-            coordinator = self.start_coordinator(listen=self.address)
-            self.state(job)
-            slowest = max(slowest, time.monotonic() - start)
-            kills += 1
+            coordinator = self.start_coordinator(*metrics, listen=self.address)
+            self.assertEqual(self.state(job), "RUNNING")
+            control.append(time.monotonic() - start)
+            wait_for(lambda: self.sessions(coordinator) == 4, "all workers are back")
+            registered.append(time.monotonic() - start)
             time.sleep(self.random.uniform(0, 0.3))
-        self.wait_for_state(job, "SUCCEEDED")
-        watcher.join(LIMIT)
-        print(f"{kills} restarts, control back within {slowest:.2f} s")
-        self.assertGreaterEqual(kills, 3)
-        self.assertLess(slowest, 2)
-        self.assertEqual(curve(watched), expected)
-        self.assertEqual(len(self.epochs(watched)), 1)
+        for what, seconds in (("answers", control), ("has all workers", registered)):
+            print(f"killed {len(seconds)} times, the coordinator {what} again within p50 {quantile(seconds, 0.5):.2f} s, "
+                  f"longest {max(seconds):.2f} s")
+        self.assertLess(max(control), 2)
+        # It trains on: the watcher came back too.
+        _, last, _ = watched.await_event(lambda event: event["event"] == "step", "a step", watched.place())
+        self.sherd("cancel", job, check=0)
+        events = watched.finish()
+        self.assertEqual(len(self.epochs(events)), 1)
         self.assertEqual(sorted(children_of(supervisor.pid)), before)
+        # No gap and no repeat, also for one who watches afterwards; and the numbers of a job that nothing befell.
+        self.assertEqual(self.feed(job, code=103), events)
+        disturbed = curve(events)
+        self.assertGreaterEqual(len(disturbed), last["step"])
+        self.wait_for_workers(4)
+        job = self.elastic_job("undisturbed", steps=LONG)
+        feed = self.follow(job)
+        feed.await_event(lambda event: event["event"] == "step" and event["step"] == len(disturbed), "as many steps",
+                         limit=5 * LIMIT)
+        self.sherd("cancel", job, check=0)
+        self.assertEqual(disturbed, curve(feed.finish())[:len(disturbed)])
+
+
+    def test_a_coordinator_that_dies_while_a_job_recovers_has_it_recover(self):  # F22, F31
+        coordinator = self.start_coordinator()
+        supervisor = self.start_workers(7)
+        self.wait_for_workers(7)
+        expected = self.undisturbed("both", steps=2000)
+        self.wait_for_workers(5)
+        job = self.elastic_job("both", steps=2000)
+        feed = self.follow(job)
+        feed.await_event(lambda event: event["event"] == "step", "a step")
+        deaths = 0
+        while deaths < 5 and not self.over(job):
+            wait_for(lambda: self.over(job) or any(worker["status"] == "idle" for worker in self.workers()), "a spare")
+            place = feed.place()
+            if self.over(job) or not self.kill_rank(job, self.random.randrange(4), supervisor):
+                continue
+            # From before the death is known until after the job trains again.
+            time.sleep(self.random.uniform(0, 0.15))
+            self.stop(coordinator, signal.SIGKILL)
+            coordinator = self.start_coordinator(listen=self.address)
+            deaths += 1
+            feed.await_event(lambda event: event["event"] in ("epoch", "done"), "an epoch", place)
+        events = feed.finish()
+        self.assertEqual(events[-1]["state"], "SUCCEEDED", events[-1])
+        self.assertEqual(curve(events), expected)
+        self.assertFalse([event for event in events if event["event"] == "rollback"])
+        self.assertGreaterEqual(len(self.epochs(events)), 2, f"{deaths} deaths made no epoch")
 
 
 class Drains(Elastic):

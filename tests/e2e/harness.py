@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.request
@@ -48,6 +50,11 @@ def wait_for(condition, what, limit=LIMIT):
         time.sleep(0.02)
 
 
+def quantile(values, share):
+    """The smallest of the values that this share of all does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
 def children_of(pid):
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
@@ -82,6 +89,74 @@ def growth(pid):
         "maps": pathlib.Path(f"/proc/{pid}/maps").read_text().count("\n"),
         "resident_kib": int(status["VmRSS"].split()[0]),
     }
+
+
+class Follower:
+    """A client that watches a job: its events, each with the moment at which it came."""
+
+    def __init__(self, command, address):
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True,
+                                        env={**os.environ, "SHERD_COORDINATOR": address})
+        self.came = threading.Condition()
+        self.seen = []  # (moment, event), guarded by `came`
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            event = json.loads(line)
+            with self.came:
+                self.seen.append((time.monotonic(), event))
+                self.came.notify_all()
+
+    def events(self):
+        with self.came:
+            return [event for _, event in self.seen]
+
+    def count(self, name):
+        return sum(event["event"] == name for event in self.events())
+
+    def last(self, name):
+        """The last event of a kind; None while there is none."""
+        with self.came:
+            return next((event for _, event in reversed(self.seen) if event["event"] == name), None)
+
+    def over(self):
+        return self.last("done") is not None
+
+    def place(self):
+        """Where the feed is: what comes later lies behind it."""
+        with self.came:
+            return len(self.seen)
+
+    def await_event(self, accepts, what, behind=0, limit=LIMIT):
+        """The first event behind a place that is accepted: its moment, the event and the place behind it."""
+        deadline = time.monotonic() + limit
+        at = behind
+        with self.came:
+            while True:
+                while at < len(self.seen):
+                    moment, event = self.seen[at]
+                    at += 1
+                    if accepts(event):
+                        return moment, event, at
+                if not self.came.wait(deadline - time.monotonic()) and at == len(self.seen):
+                    raise AssertionError(f"not within {limit} s: {what}; the last events: {self.seen[-3:]}")
+
+    def finish(self, limit=LIMIT):
+        """All events, when the feed has ended."""
+        self.thread.join(limit)
+        if self.thread.is_alive():
+            raise AssertionError(f"not within {limit} s: the end of the feed; it stands at {self.events()[-1:]}")
+        self.process.wait()
+        return self.events()
+
+    def stop(self):
+        self.process.terminate()
+        self.thread.join()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 class EndToEnd(unittest.TestCase):
@@ -188,6 +263,12 @@ class EndToEnd(unittest.TestCase):
 
     def wait_for_step(self, job, step):
         return wait_for(lambda: int(self.get(job).get("step", 0)) >= step, f"{job} at step {step}")
+
+    def follow(self, job):
+        """Follows a job's events from the first one on, until its end or the test's."""
+        follower = Follower(self.command("sherd", ["watch", job, "-o", "json"]), self.address)
+        self.stack.callback(follower.stop)
+        return follower
 
     def run_python(self, program, *arguments):
         return subprocess.run(["/usr/bin/python3", str(program), *map(str, arguments)], capture_output=True,

@@ -1,4 +1,5 @@
-"""Reads the list of deliberate faults and puts them into sources, each behind a question asked at run time."""
+"""Reads the lists of deliberate faults and of kill points and puts them into sources: faults behind a question asked at
+run time, kill points as places where a process ends when it is asked to."""
 
 import collections
 import dataclasses
@@ -6,11 +7,26 @@ import re
 import tomllib
 
 HEADER = '#include "tests/faults/seeded_fault.h"\n'
+KILL_POINT_HEADER = '#include "tests/faults/kill_point.h"\n'
 FORMS = ("expression", "statement")
 
 
 class ListError(Exception):
-    """The list of faults does not fit the sources, or is not well formed."""
+    """A list does not fit the sources, or is not well formed."""
+
+
+def find_once(text: str, snippet: str, within: str | None, whose: str, file: str) -> tuple[int, int]:
+    """Where a snippet is in a source. It must be there exactly once, so that the list stays true."""
+    context = snippet if within is None else within
+    for searched, wanted, place in ((text, context, file), (context, snippet, "`within`")):
+        if searched.count(wanted) != 1:
+            raise ListError(f"{whose}: {place} has {searched.count(wanted)} times, not once:\n{wanted}")
+    begin = text.index(context) + context.index(snippet)
+    end = begin + len(snippet)
+    if re.search(r"(\w|\.|->|::)$", text[:begin]) and re.match(r"\w", snippet) or (
+            re.search(r"\w$", snippet) and re.match(r"\w", text[end:])):
+        raise ListError(f"{whose}: begins or ends inside a name:\n{snippet}")
+    return begin, end
 
 
 @dataclasses.dataclass
@@ -26,19 +42,14 @@ class Fault:
     within: str | None = None
     says: str | None = None
 
+    header = HEADER
+
+    @property
+    def title(self) -> str:
+        return f"fault {self.number}"
+
     def span(self, text: str) -> tuple[int, int]:
-        """Where the right code is in the source. It must be there exactly once, so that the list stays true."""
-        context = self.right if self.within is None else self.within
-        for searched, snippet, place in ((text, context, self.file), (context, self.right, "`within`")):
-            if searched.count(snippet) != 1:
-                raise ListError(
-                    f"fault {self.number}: {place} has {searched.count(snippet)} times, not once:\n{snippet}")
-        begin = text.index(context) + context.index(self.right)
-        end = begin + len(self.right)
-        if re.search(r"(\w|\.|->|::)$", text[:begin]) and re.match(r"\w", self.right) or (
-                re.search(r"\w$", self.right) and re.match(r"\w", text[end:])):
-            raise ListError(f"fault {self.number}: begins or ends inside a name:\n{self.right}")
-        return begin, end
+        return find_once(text, self.right, self.within, self.title, self.file)
 
     def seeded(self, right: str) -> str:
         question = f"::sherd::SeededFault({self.number})"
@@ -47,14 +58,55 @@ class Fault:
         return f"{{ if ({question}) {{\n{self.wrong}\n}} else {{\n{right}\n}} }}"
 
 
+@dataclasses.dataclass
+class KillPoint:
+    name: str
+    what: str
+    file: str
+    before: str | None = None
+    after: str | None = None
+    within: str | None = None
+    when: str = "true"
+    header = KILL_POINT_HEADER
+
+    @property
+    def title(self) -> str:
+        return f"kill point {self.name}"
+
+    def span(self, text: str) -> tuple[int, int]:
+        return find_once(text, self.before or self.after, self.within, self.title, self.file)
+
+    def seeded(self, code: str) -> str:
+        point = f'{{ static ::sherd::KillPoint kill_point("{self.name}"); if ({self.when}) kill_point.Pass(); }}'
+        return f"{point}\n{code}" if self.before else f"{code}\n{point}"
+
+
+def stripped(entry: dict) -> dict:
+    return {key: value.strip("\n") if isinstance(value, str) else value for key, value in entry.items()}
+
+
+def parse_kill_points(text: str) -> list[KillPoint]:
+    points = []
+    for entry in tomllib.loads(text)["point"]:
+        try:
+            point = KillPoint(**stripped(entry))
+        except TypeError as error:
+            raise ListError(f"an entry of the list is not well formed: {error}: {entry}") from error
+        if (point.before is None) == (point.after is None):
+            raise ListError(f"{point.title}: it lies either before code or after it")
+        points.append(point)
+    if len({point.name for point in points}) != len(points):
+        raise ListError("two kill points have one name")
+    return points
+
+
 def parse(text: str) -> list[Fault]:
     faults = []
     for entry in tomllib.loads(text)["fault"]:
         tests = entry.pop("test")
         entry["tests"] = [test.split(" ", 1) for test in ([tests] if isinstance(tests, str) else tests)]
         try:
-            fault = Fault(**{key: value.strip("\n") if isinstance(value, str) else value
-                             for key, value in entry.items()})
+            fault = Fault(**stripped(entry))
         except TypeError as error:
             raise ListError(f"an entry of the list is not well formed: {error}: {entry}") from error
         if fault.form not in FORMS or not re.fullmatch(r"F\d+|numbers", fault.kind):
@@ -67,19 +119,20 @@ def parse(text: str) -> list[Fault]:
     return faults
 
 
-def by_file(faults: list[Fault]) -> dict[str, list[Fault]]:
+def by_file(seeds: list[Fault | KillPoint]) -> dict[str, list[Fault | KillPoint]]:
     files = collections.defaultdict(list)
-    for fault in faults:
-        files[fault.file].append(fault)
+    for seed_ in seeds:
+        files[seed_.file].append(seed_)
     return files
 
 
-def seed(text: str, faults: list[Fault]) -> str:
-    """The source with its faults. One fault's code may lie inside another's, or be the same: either can be chosen."""
+def seed(text: str, seeds: list[Fault | KillPoint]) -> str:
+    """The source with its seeds. One seed's code may lie inside another's, or be the same: either can be chosen."""
+    headers = sorted({seed_.header for seed_ in seeds}, reverse=True)
     # The inner ones first, and what is further back first, so that places found before stay right.
-    spans = sorted(((*fault.span(text), fault) for fault in faults), key=lambda span: (span[1] - span[0], -span[0]))
-    for at, (begin, end, fault) in enumerate(spans):
-        replacement = fault.seeded(text[begin:end])
+    spans = sorted(((*seed_.span(text), seed_) for seed_ in seeds), key=lambda span: (span[1] - span[0], -span[0]))
+    for at, (begin, end, seed_) in enumerate(spans):
+        replacement = seed_.seeded(text[begin:end])
         text = text[:begin] + replacement + text[end:]
         grown = len(replacement) - (end - begin)
         for later in range(at + 1, len(spans)):
@@ -89,5 +142,5 @@ def seed(text: str, faults: list[Fault]) -> str:
             elif other_begin <= begin and other_end >= end:
                 spans[later] = (other_begin, other_end + grown, other)
             elif other_end > begin:
-                raise ListError(f"faults {fault.number} and {other.number} overlap")
-    return HEADER + text
+                raise ListError(f"{seed_.title} and {other.title} overlap")
+    return "".join(headers) + text

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How faults are put into sources, and that the list fits them."""
+"""How faults and kill points are put into sources, and that the lists fit them."""
 
 import pathlib
 import sys
@@ -65,9 +65,23 @@ class Seeding(unittest.TestCase):
         with self.assertRaisesRegex(seeding.ListError, "numbered"):
             seeding.parse(entry(1, "a", "b") + entry(3, "b", "c"))
 
-    def test_the_list_fits_the_sources(self):
-        faults = seeding.parse((ROOT / "tests/faults/faults.toml").read_text())
-        for name, of_file in seeding.by_file(faults).items():
+    def test_a_kill_point_lies_before_or_after_its_code(self):
+        def seeded_point(*lines):
+            [point] = seeding.parse_kill_points("\n".join(["[[point]]", 'name = "p"', 'what = "w"', 'file = "a.cc"', *lines]))
+            return seeding.seed("f(); g();", [point]).removeprefix(seeding.KILL_POINT_HEADER)
+
+        point = '{ static ::sherd::KillPoint kill_point("p"); if (true) kill_point.Pass(); }'
+        self.assertEqual(seeded_point("before = 'g();'"), f"f(); {point}\ng();")
+        self.assertEqual(seeded_point("after = 'f();'"), f"f();\n{point} g();")
+        self.assertEqual(seeded_point("after = 'f();'", "when = 'a > 1'"), f"f();\n{point.replace('true', 'a > 1')} g();")
+        for lines in ((), ("after = 'f();'", "before = 'g();'")):
+            with self.assertRaisesRegex(seeding.ListError, "either"):
+                seeded_point(*lines)
+
+    def test_the_lists_fit_the_sources(self):
+        seeds = seeding.parse((ROOT / "tests/faults/faults.toml").read_text())
+        seeds += seeding.parse_kill_points((ROOT / "tests/faults/kill_points.toml").read_text())
+        for name, of_file in seeding.by_file(seeds).items():
             seeding.seed((ROOT / name).read_text(), of_file)
 
     def test_unknown_and_missing_keys_are_refused(self):
