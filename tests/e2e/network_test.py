@@ -256,15 +256,12 @@ class ThreeHosts(Hosts):
             self.mend("b", "c")
         self.assertEqual(len(self.assert_undisturbed()), 2)
 
-    @unittest.expectedFailure  # copies are not held by other hosts, nor versions read from them
     def test_a_cut_between_two_workers_excludes_one_and_the_job_goes_on(self):
         self.is_cut("ddp")
 
-    @unittest.expectedFailure  # copies are not held by other hosts, nor versions read from them
     def test_a_cut_between_two_workers_that_hold_each_others_shards_loses_nothing(self):
         self.is_cut("zero3")
 
-    @unittest.expectedFailure  # copies are not held by other hosts, nor versions read from them
     def test_a_host_that_is_back_after_its_ranks_were_replaced_writes_nothing(self):  # F27
         job = self.begin("zero3")
         lost = self.first[1].split("/")[0]
