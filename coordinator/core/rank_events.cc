@@ -113,8 +113,14 @@ bool EndsSeat(const v1::RankChanged& event) {
          event.milestone() == v1::RankChanged::MILESTONE_RELEASED;
 }
 
-// Frees the worker that reports the end of a seat, which may be one of an epoch that the job has
-// long left.
+// The seat is of an epoch that the job has left, or that went on without it.
+bool IsStale(const JobRecord* job, const Seat& seat) {
+  return job == nullptr || job->epoch != seat.epoch || seat.rank < 0 ||
+         seat.rank >= static_cast<int>(job->ranks.size()) ||
+         job->ranks[seat.rank].phase == RankPhase::kLost;
+}
+
+// Frees the worker that reports the end of a seat, which may be a stale one.
 bool FreeSeat(Transition& transition, const v1::RankChanged& event, const Seat& seat) {
   WorkerState* worker = transition.Worker(WorkerId(event.worker_id()));
   if (worker == nullptr || worker->incarnation != Incarnation(event.incarnation())) return false;
@@ -126,7 +132,7 @@ bool FreeSeat(Transition& transition, const v1::RankChanged& event, const Seat& 
 // A worker that had been given up and came back has left its old rank. What it holds may still be
 // wanted, as long as the next epoch has not restored.
 void OnStaleSeatEnded(Transition& transition, JobRecord* job, const v1::RankChanged& event) {
-  if (!EndsSeat(event)) return;
+  if (event.milestone() != v1::RankChanged::MILESTONE_RELEASED) return;
   const WorkerId worker(event.worker_id());
   const Incarnation incarnation(event.incarnation());
   const bool wanted = job != nullptr && (job->state == v1::JOB_STATE_RECOVERING ||
@@ -142,17 +148,15 @@ void OnStaleSeatEnded(Transition& transition, JobRecord* job, const v1::RankChan
 
 void OnRankChanged(Transition& transition, const v1::RankChanged& event) {
   const Seat seat{JobId(event.job_id()), Epoch(event.epoch()), event.rank()};
-  if (!FreeSeat(transition, event, seat)) return;
   JobRecord* job = transition.Job(seat.job);
-  if (job == nullptr || job->epoch != seat.epoch || seat.rank < 0 ||
-      seat.rank >= static_cast<int>(job->ranks.size())) {
-    return OnStaleSeatEnded(transition, job, event);
-  }
+  const bool stale = IsStale(job, seat);
+  // It was told to stop, and says what it holds when it answers that.
+  if (stale && event.milestone() == v1::RankChanged::MILESTONE_FINISHED) return;
+  if (!FreeSeat(transition, event, seat)) return;
+  if (stale) return OnStaleSeatEnded(transition, job, event);
   RankState& rank = job->ranks[seat.rank];
   if (rank.worker.value() != event.worker_id()) return;
   if (rank.incarnation != Incarnation(event.incarnation())) return;
-  // A worker that was given up and came back: the rank's end is written already.
-  if (rank.phase == RankPhase::kLost) return OnStaleSeatEnded(transition, job, event);
   switch (event.milestone()) {
     case v1::RankChanged::MILESTONE_READY:
       return OnReady(transition, *job, rank, event);

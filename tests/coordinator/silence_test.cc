@@ -70,10 +70,11 @@ TEST(Silence, PatienceEnds) {
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   scenario.Do(ExpirePatience(scenario.job(id)));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
-  EXPECT_TRUE(AnyRollback(scenario));
   // Of the next epoch it knows nothing.
   scenario.Do(ExpirePatience(scenario.job(id)));
   EXPECT_EQ(scenario.job(id).epoch, Epoch(2));
+  scenario.ReportAll(id, kReady);
+  EXPECT_TRUE(AnyRollback(scenario));
 }
 
 TEST(Silence, WhatIsWholeIsNotWaitedFor) {
@@ -91,7 +92,24 @@ TEST(Silence, TheDeadAreNotWaitedFor) {
   scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
   scenario.Do(Released(scenario.job(id), 0, 5));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  scenario.ReportAll(id, kReady);
   EXPECT_TRUE(AnyRollback(scenario));
+}
+
+// Its steps were trained to the last one before it heard that it had been given up. What it holds
+// comes with its answer to that.
+TEST(Silence, WhoFinishedMeanwhileIsWaitedForUntilItSaysWhatItHolds) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  const JobRecord ended = scenario.job(id);
+  scenario.Do(Silent("w0", 1, 5));
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.Do(Back(ended, 0));
+  scenario.Do(Changed(ended, 0, v1::RankChanged::MILESTONE_FINISHED));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Released(ended, 0, 9));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).restore.step, 9);
 }
 
 TEST(Silence, ANewProcessInItsPlaceEndsTheWait) {
@@ -161,6 +179,7 @@ TEST(Silence, WhoFellSilentBeforeTheLastEpochRestoredIsNotWaitedFor) {
   scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)", 6));
   scenario.Do(Released(scenario.job(id), 1, 0));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  scenario.ReportAll(id, kReady);
   EXPECT_TRUE(AnyRollback(scenario));
 }
 
