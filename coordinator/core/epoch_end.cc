@@ -20,6 +20,12 @@ void AskHolders(Transition& transition, JobRecord& job) {
   }
 }
 
+// It had a chance: what ended it happened while it was there. Of workers that fall silent together
+// one after the other is known to have, and may be planned with until it is.
+bool HadAChance(const Transition& transition, const JobRecord& job, const EpochEnd& end) {
+  return end.kind != EndKind::kSilence || transition.now() - end.unnoticed_ms >= job.times.assigned;
+}
+
 }  // namespace
 
 void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
@@ -39,7 +45,7 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   job.cause = std::move(end.cause);
   if (job.save_and_stop) {
     if (!job.progressed) ++job.failed_saves;
-  } else {
+  } else if (HadAChance(transition, job, end)) {
     job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
     if (job.fruitless <= 1) job.past_causes.clear();
   }

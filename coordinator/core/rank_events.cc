@@ -78,6 +78,7 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
   const int peer = event.lost_peer();
   const bool lost_peer = peer >= 0;
   if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
+    absl::StrAppend(&text, " (worker ", job.ranks[peer].worker.value(), ")");
     job.complaints.push_back({event.rank(), peer});
   }
   EndEpoch(transition, job,

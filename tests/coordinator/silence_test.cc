@@ -212,6 +212,21 @@ TEST(Silence, WhoReleasesAnOldEpochMayDropItsMemory) {
   EXPECT_EQ(scenario.ActionsOf<SendRetain>()[0].epoch, Epoch(2));
 }
 
+// They fall silent together, and one after the other is known to have.
+TEST(Causes, AnEpochOnAWorkerThatWasSilentBeforeCountsAsNoAttempt) {
+  Scenario scenario;
+  scenario.JoinWorkers(4);
+  const JobId id = scenario.Submit({.min_workers = 1, .max_workers = 1});
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const std::string worker = scenario.job(id).ranks[0].worker.value();
+    scenario.Do(Silent(worker, 1));
+  }
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Joined("w9", 1));
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+}
+
 TEST(Causes, OfThreeEpochsThatEndedDifferentlyAllAreTold) {
   Scenario scenario;
   scenario.JoinWorkers(2);

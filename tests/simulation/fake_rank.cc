@@ -13,8 +13,10 @@ namespace {
 // One of so many steps is saved.
 constexpr int64_t kStepsOfCheckpoint = 8;
 
-// Exchanges by number, in their order: those after step s that no update follows, once the step is
-// stored and once the weights are written; and that before the update of step s + 1.
+// Exchanges by number, in their order: the one before anything is trained; those after step s that
+// no update follows, once the step is stored and once the weights are written; and that before the
+// update of step s + 1.
+constexpr int64_t kFirstExchange = -1;
 int64_t SettlingExchange(int64_t step) { return 3 * step; }
 int64_t WritingExchange(int64_t step) { return 3 * step + 1; }
 int64_t UpdateExchange(int64_t step) { return 3 * step + 2; }
@@ -58,7 +60,8 @@ void FakeRank::Enter() {
   waits_for_store_ = !stored_ && !early;
   if (waits_for_store_) return;
   const auto step = static_cast<int64_t>(lineage_.size());
-  Cluster::World::Exchange& exchange = world().exchanges[writes_    ? WritingExchange(step)
+  Cluster::World::Exchange& exchange = world().exchanges[begins_    ? kFirstExchange
+                                                         : writes_  ? WritingExchange(step)
                                                          : settles_ ? SettlingExchange(step)
                                                                     : UpdateExchange(step)];
   exchange.entered |= uint64_t{1} << assignment_.rank();
@@ -71,6 +74,7 @@ void FakeRank::Enter() {
 }
 
 void FakeRank::ComeBack() {
+  if (std::exchange(begins_, false)) return Begin();
   Commit();
   const auto step = static_cast<int64_t>(lineage_.size());
   if (writes_ || (settles_ && pausing_)) {
@@ -83,6 +87,21 @@ void FakeRank::ComeBack() {
   const int64_t last = assignment_.spec().train().steps();
   pausing_ = world().exchanges[UpdateExchange(step)].pause && step + 1 < last;
   Update();
+}
+
+void FakeRank::Begin() {
+  // What all ranks have restored is committed.
+  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
+  if (assignment_.save_and_stop()) {
+    settles_ = pausing_ = true;
+    return After(cluster_.chance.Milliseconds(1, 20), &FakeRank::Enter);
+  }
+  if (leads()) {
+    for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
+  }
+  // Weights are written by all together.
+  settles_ = committed_ == assignment_.spec().train().steps();
+  Compute();
 }
 
 void FakeRank::Commit() {

@@ -47,6 +47,7 @@ class FakeRank {
   void Compute();
   void Enter();
   void ComeBack();
+  void Begin();
   void Update();
   void EndUpdate();
   void Stored();
@@ -89,6 +90,8 @@ class FakeRank {
   bool stored_ = true;
   bool uncommitted_ = false;
   bool waits_for_store_ = false;
+  // It waits until all ranks have restored.
+  bool begins_ = false;
   // No update follows the exchange that it is in; the weights are being written.
   bool settles_ = false;
   bool writes_ = false;

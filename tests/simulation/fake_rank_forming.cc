@@ -140,22 +140,12 @@ void FakeRank::HandOver() {
 
 void FakeRank::BeReady() {
   cluster_.referee.IsReady(assignment_.job_id(), assignment_.epoch(), assignment_.rank(), lineage_);
-  // What is restored everywhere, or will be before anything is updated, is committed.
-  cluster_.referee.Commits(assignment_.job_id(), assignment_.epoch(), lineage_);
   v1::RankReport report = Stamp();
   report.mutable_ready()->set_copies(assignment_.holders_size());
   report.mutable_ready()->set_step(committed_);
   process_.Report(std::move(report));
-  if (assignment_.save_and_stop()) {
-    settles_ = pausing_ = true;
-    return After(cluster_.chance.Milliseconds(1, 20), &FakeRank::Enter);
-  }
-  if (leads()) {
-    for (int64_t step = assignment_.reported_step() + 1; step <= committed_; ++step) SendStep(step);
-  }
-  // Weights are written by all together.
-  settles_ = committed_ == assignment_.spec().train().steps();
-  Compute();
+  begins_ = true;
+  Enter();
 }
 
 }  // namespace sherd::simulation

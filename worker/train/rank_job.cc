@@ -147,19 +147,24 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
   metrics_.RecordMemory(meter_);
 }
 
-void RankJob::TellOwedSteps() {
-  if (!leads() || segment_ == nullptr) return;
+absl::Status RankJob::TellOwedSteps() {
+  if (!RestoresVersion(assignment_)) return absl::OkStatus();
+  // A version that some ranks have restored can still be lost with a process that they read from.
+  SHERD_RETURN_IF_ERROR(mesh_.Barrier());
+  if (!leads()) return absl::OkStatus();
   for (v1::StepReport& report : segment_->Reports(assignment_.reported_step(), step_)) {
     report.set_epoch(assignment_.epoch());
     observer_.OnStep(report);
   }
+  return absl::OkStatus();
 }
 
 absl::Status RankJob::SaveAndStop() {
   paused_ = true;
   finishing_ = "saving a checkpoint";
-  TellOwedSteps();
-  return EndWith(checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_));
+  absl::Status status = TellOwedSteps();
+  if (status.ok()) status = checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_);
+  return EndWith(status);
 }
 
 absl::Status RankJob::Run() { return EndWith(RunSteps()); }
@@ -183,7 +188,7 @@ bool RankJob::EvaluatesAfter(int64_t step) const {
 absl::Status RankJob::RunSteps() {
   const int64_t steps = spec_.train().steps();
   const int64_t first = step_;
-  TellOwedSteps();
+  SHERD_RETURN_IF_ERROR(TellOwedSteps());
   if (EvaluatesAfter(first) && assignment_.reported_eval_step() < first) {
     SHERD_RETURN_IF_ERROR(Evaluate());
   }

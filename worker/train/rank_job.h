@@ -112,8 +112,9 @@ class RankJob {
   absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
   // Of an error: leaves nothing under way.
   absl::Status EndWith(absl::Status status);
-  // Reports of committed steps that a reporter which died did not send.
-  void TellOwedSteps();
+  // Reports of committed steps that a reporter which died did not send, when all ranks have
+  // restored.
+  absl::Status TellOwedSteps();
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
