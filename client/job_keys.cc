@@ -116,12 +116,6 @@ absl::Status Paths(const Node& node, google::protobuf::RepeatedPtrField<std::str
 }
 
 absl::Status Format(const Node& node, Spec& s) {
-  for (const absl::string_view later : {"tokens_u16", "llmc", "megatron"}) {
-    if (node.text == later) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", later, "' is not supported by this version; use text"));
-    }
-  }
   return Name(node, *s.mutable_data(), &v1::DataSpec::set_format, DataFormatFromName,
               DataFormatNames());
 }

@@ -34,10 +34,11 @@ struct CommandLine {
   std::vector<std::string> remaining;
 };
 
-// What needs the model or the files of checkpoints; the worker program has them.
+// What needs the model, the files of checkpoints or training data; the worker program has them.
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
-    {"checkpoints", "List or verify the checkpoints that jobs have left"}};
+    {"checkpoints", "List or verify the checkpoints that jobs have left"},
+    {"data", "Show what files of training data hold"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {
   command.add_option("-o,--output", line.format, "table, json or yaml")

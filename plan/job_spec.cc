@@ -28,7 +28,11 @@ constexpr Named<v1::Architecture> kArchitectures[] = {{v1::ARCHITECTURE_GPT2, "g
                                                       {v1::ARCHITECTURE_LLAMA, "llama"}};
 constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
                                               {v1::DATA_TYPE_BF16, "bf16"}};
-constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"}};
+constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"},
+                                                  {v1::DATA_FORMAT_JSONL, "jsonl"},
+                                                  {v1::DATA_FORMAT_TOKENS_U16, "tokens_u16"},
+                                                  {v1::DATA_FORMAT_LLMC, "llmc"},
+                                                  {v1::DATA_FORMAT_MEGATRON, "megatron"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
                                                       {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
 constexpr Named<v1::GradientReduction> kReductions[] = {

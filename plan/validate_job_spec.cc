@@ -84,12 +84,14 @@ void CheckData(const v1::JobSpec& spec, SpecRules& rules) {
   }
   CheckPaths("data.train", data.train(), rules);
   CheckPaths("data.eval", data.eval(), rules);
-  if (data.format() != v1::DATA_FORMAT_TEXT) {
-    rules.Add("data.format", "is not supported by this version; the nearest that is: text");
+  if (NameOf(data.format()).empty()) {
+    rules.Add("data.format",
+              absl::StrCat("must be one of ", absl::StrJoin(DataFormatNames(), ", ")));
   }
+  const bool text = data.format() == v1::DATA_FORMAT_TEXT || data.format() == v1::DATA_FORMAT_JSONL;
   if (data.tokenizer() != "bytes") {
     rules.Add("data.tokenizer", "must be 'bytes': this version has no other tokenizer");
-  } else if (spec.model().vocab() > 0 && spec.model().vocab() < kByteVocab) {
+  } else if (text && spec.model().vocab() > 0 && spec.model().vocab() < kByteVocab) {
     rules.Add("model.vocab", absl::StrCat("the tokenizer 'bytes' needs a vocabulary of at least ",
                                           kByteVocab, "; ", spec.model().vocab(), " is too small"));
   }

@@ -30,6 +30,7 @@
 #include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
+#include "worker/data/data_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/sample/sample_command.h"
@@ -194,10 +195,13 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
 
 int main(int argc, char** argv) {
   const pid_t parent = getppid();
-  // Whoever reads checkpoints lives here, where the model is; the `sherd` command calls it.
+  // Whoever reads checkpoints or data lives here, where the model is; the `sherd` command calls it.
   const absl::string_view command = argc > 1 ? argv[1] : "";
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
+  if (command == "data") {
+    return sherd::DataMain(argc - 1, argv + 1, {sherd::DeclareDataInfo, sherd::DeclareDataHead});
+  }
   sherd::BlockSignals();
   sherd::WorkerFlags flags;
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",

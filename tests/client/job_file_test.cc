@@ -42,6 +42,13 @@ v1::JobSpec SpecOf(absl::string_view text, const std::vector<std::string>& overr
   return file.ok() ? file->spec : v1::JobSpec();
 }
 
+TEST(JobFile, KnowsEveryFormatOfData) {
+  EXPECT_EQ(DataFormatNames().size(), 5u);
+  for (const absl::string_view name : DataFormatNames()) {
+    EXPECT_EQ(NameOf(SpecOf(absl::StrCat("data: {format: ", name, "}")).data().format()), name);
+  }
+}
+
 TEST(JobFile, ReadsEveryFieldOfThePublishedExample) {
   const absl::StatusOr<JobFile> file = ParseJobFile(kPublished, "job.yaml", {});
   ASSERT_TRUE(file.ok()) << file.status();
@@ -133,8 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownType", "precision: {compute: BF16}",
                 "job.yaml:1: precision.compute: 'BF16' is not one of fp32, bf16; did you mean "
                 "'bf16'?"},
-        Refusal{"LaterFormat", "data: {format: llmc}",
-                "job.yaml:1: data.format: 'llmc' is not supported by this version; use text"},
+        Refusal{"UnknownFormat", "data: {format: llm.c}",
+                "job.yaml:1: data.format: 'llm.c' is not one of text, jsonl, tokens_u16, llmc, "
+                "megatron; did you mean 'llmc'?"},
         Refusal{"LaterKey", "precision: {reproducible: false}",
                 "job.yaml:1: precision.reproducible: not supported by this version; leave it out "
                 "or write true"},

@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -13,6 +14,20 @@ import unittest
 from harness import BIN, EndToEnd, wait_for
 
 LONG = 1000000
+
+
+def llmc(ids, magic=20240520, version=1, code="H"):
+    """A file as llm.c reads it."""
+    header = struct.pack("<3i", magic, version, len(ids)).ljust(1024, b"\0")
+    return header + struct.pack(f"<{len(ids)}{code}", *ids)
+
+
+def megatron_index(lengths, code, width):
+    """The index of a file of Megatron's whose documents are single sequences, one after another."""
+    starts = [sum(lengths[:i]) * width for i in range(len(lengths))]
+    limits = range(len(lengths) + 1)
+    return (b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), len(lengths) + 1) +
+            struct.pack(f"<{len(lengths)}i{len(lengths)}q{len(limits)}q", *lengths, *starts, *limits))
 
 
 class Run(EndToEnd):
@@ -69,6 +84,60 @@ class Run(EndToEnd):
             steps = [json.loads(line) for line in out.splitlines() if '"event":"step"' in line]
             curves.add(json.dumps([(step["loss"], step["grad_norm"]) for step in steps]))
         self.assertEqual(len(curves), 1)
+
+    def write_in_every_format(self):
+        """The text in parts, as files of each format; their patterns by format."""
+        text = self.text.read_bytes()
+        parts = {"1": text[:3333], "2": text[3333:]}
+        for name, part in parts.items():
+            stem = self.scratch / f"part{name}"
+            count = len(part)
+            stem.with_suffix(".txt").write_bytes(part)
+            stem.with_suffix(".jsonl").write_text("".join(json.dumps({"n": i, "text": part[i:i + 100].decode()}) + "\n"
+                                                          for i in range(0, count, 100)))
+            stem.with_suffix(".u16").write_bytes(struct.pack(f"<{count}H", *part))
+            stem.with_suffix(".llmc").write_bytes(llmc(part))
+            stem.with_suffix(".llmc32").write_bytes(llmc(part, 20240801, 7, "I"))
+            stem.with_suffix(".bin").write_bytes(struct.pack(f"<{count}i", *part))
+            stem.with_suffix(".idx").write_bytes(megatron_index([1000, 0, 2, count - 1002], 4, 4))
+        return {"text": "part*.txt", "jsonl": "part*.jsonl", "tokens_u16": "part*.u16", "llmc": "part?.llmc*",
+                "megatron": "part*"}
+
+    def test_the_same_tokens_in_every_format_give_the_same_text(self):
+        patterns = self.write_in_every_format()
+        # One part of each width, which one pattern matches.
+        (self.scratch / "part1.llmc").unlink()
+        (self.scratch / "part2.llmc32").unlink()
+        curves = set()
+        for name, pattern in [("text", self.text.name), *patterns.items()]:
+            code, out, err = self.run_job(self.job(steps=8, text=f"'{pattern}'"), "--workers", 2, "-o", "json",
+                                          "--data-root", self.scratch, "--set", f"data.format={name}",
+                                          "--set", f"data.eval=['{pattern}']", out=self.scratch / "out" / name)
+            self.assertEqual(code, 0, err)
+            events = [json.loads(line) for line in out.splitlines()]
+            steps = [(event["loss"], event["grad_norm"]) for event in events if event["event"] == "step"]
+            evals = [event["loss"] for event in events if event["event"] == "eval"]
+            self.assertEqual((len(steps), len(evals)), (8, 1))
+            curves.add(json.dumps([steps, evals]))
+        self.assertEqual(len(curves), 1)
+
+    def test_data_info_and_head_show_what_files_hold(self):
+        patterns = self.write_in_every_format()
+        checksums = set()
+        for name, pattern in patterns.items():
+            first = self.scratch / pattern.replace("*", "", 1).replace("?", "1").replace("part", "part1")
+            first = {"llmc": self.scratch / "part1.llmc", "megatron": self.scratch / "part1"}.get(name, first)
+            told = json.loads(self.sherd("data", "info", first, "--format", name, "--checksum", "-o", "json",
+                                         check=0).stdout)[0]
+            self.assertEqual((told["format"], told["tokens"]), (name, 3333), told)
+            self.assertEqual((told["min"], told["max"]), (ord("\n"), ord("y")))
+            checksums.add(told["checksum"])
+            head = self.sherd("data", "head", first, "--format", name, "--tokens", 3, check=0).stdout
+            self.assertEqual(head.splitlines()[0], "116 104 101")
+        self.assertEqual(len(checksums), 1)
+        self.assertEqual(told["documents"], 4)
+        self.assertIn("FORMAT", self.sherd("data", "info", self.text, check=0).stdout)
+        self.assertEqual(self.sherd("data", "info", self.scratch / "none").returncode, 1)
 
     def test_tensor_parallel_ranks_train_one_model_and_leave_it_whole(self):  # F2, F41, F59
         # A vocabulary that the degree does not divide; all strategies have the same bits at equal degrees.
@@ -330,6 +399,25 @@ class Refusals(EndToEnd):
                 error = self.run_refused(self.job(text=self.scratch / name))
                 self.assertIn(name, error)
                 self.assertRegex(error, word)
+
+    def test_data_files_of_tokens(self):
+        ids = list(range(64))
+        good = llmc(ids)
+        (self.scratch / "good.bin").write_bytes(good)
+        (self.scratch / "cut.bin").write_bytes(good[:-1])
+        (self.scratch / "magic.bin").write_bytes(llmc(ids, magic=1))
+        (self.scratch / "large.bin").write_bytes(llmc([*ids, 256]))
+        for name, word in (("cut.bin", r"byte 8: 64 tokens .* 1152 bytes, but it has 1151"),
+                           ("magic.bin", r"byte 0: the magic number is 1"),
+                           ("large.bin", r"token 64 has the id 256, but model\.vocab is 256"),
+                           ("'none*.bin'", r"none\*\.bin matches no file")):
+            with self.subTest(name):
+                error = self.run_refused(self.job(text=self.scratch / name if name[0] != "'" else name),
+                                         "--set", "data.format=llmc")
+                self.assertRegex(error, word)
+        path = self.job(text=self.scratch / "good.bin")
+        self.assertRegex(self.run_refused(path, "--set", "data.format=llm.c"), r"did you mean 'llmc'")
+        self.assertRegex(self.run_refused(path, "--set", "data.format=tokens_u16"), r"data\.format llmc reads")
 
     def test_a_path_outside_the_data_root(self):
         root = self.scratch / "root"

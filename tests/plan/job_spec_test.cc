@@ -448,6 +448,17 @@ INSTANTIATE_TEST_SUITE_P(
             "EmptyPath",
             [](v1::JobSpec& s) { s.mutable_data()->add_eval(""); },
             {"data.eval[0]: must be a path of 1 to 4096 characters, none a control character"}},
+        Violation{
+            "Format",
+            [](v1::JobSpec& s) { s.mutable_data()->set_format(static_cast<v1::DataFormat>(9)); },
+            {"data.format: must be one of text, jsonl, tokens_u16, llmc, megatron"}},
+        Violation{"SmallVocabularyForLines",
+                  [](v1::JobSpec& s) {
+                    s.mutable_data()->set_format(v1::DATA_FORMAT_JSONL);
+                    s.mutable_model()->set_vocab(255);
+                  },
+                  {"model.vocab: the tokenizer 'bytes' needs a vocabulary of at least 256; 255 is "
+                   "too small"}},
         Violation{"Tokenizer",
                   [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe.json"); },
                   {"data.tokenizer: must be 'bytes': this version has no other tokenizer"}},
@@ -516,6 +527,17 @@ TEST(ValidateJobSpec, ReportsEverythingThatIsWrong) {
   spec.mutable_train()->set_seq_len(-1);
   spec.mutable_parallel()->set_tensor(-3);
   EXPECT_EQ(Violations(spec).size(), 4u);
+}
+
+// No bytes come out of files of ids.
+TEST(ValidateJobSpec, TakesASmallVocabularyForFilesOfIds) {
+  for (const v1::DataFormat format :
+       {v1::DATA_FORMAT_TOKENS_U16, v1::DATA_FORMAT_LLMC, v1::DATA_FORMAT_MEGATRON}) {
+    v1::JobSpec spec = ValidSpec();
+    spec.mutable_data()->set_format(format);
+    spec.mutable_model()->set_vocab(64);
+    EXPECT_THAT(Violations(spec), IsEmpty()) << NameOf(format);
+  }
 }
 
 // It is the default checkpoint.dir, of which nobody spoke.

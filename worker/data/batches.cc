@@ -35,7 +35,7 @@ absl::StatusOr<TrainingData> TrainingData::Make(std::unique_ptr<TokenSource> sou
   if (windows < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("the training data has ", source->tokens(), " tokens, but one sequence takes ",
-                     options.seq_len, " and the one after; give more text or a shorter seq_len"));
+                     options.seq_len, " and the one after; give more data or a shorter seq_len"));
   }
   return TrainingData(std::move(source), options, windows);
 }

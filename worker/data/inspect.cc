@@ -1,11 +1,16 @@
 #include "worker/data/inspect.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "worker/data/job_tokens.h"
+#include "worker/data/jsonl_look.h"
+#include "worker/data/path_patterns.h"
 #include "worker/data/roots.h"
 
 namespace sherd {
@@ -14,59 +19,58 @@ namespace {
 // Of each end of a file; whoever submits waits for the answer.
 constexpr int64_t kSampleBytes = 1 << 20;
 
-absl::Status CheckChunk(const InputFile& file, const uint8_t* chunk, int64_t bytes, int64_t offset,
-                        int64_t vocab) {
-  const void* nul = std::memchr(chunk, 0, static_cast<size_t>(bytes));
-  if (nul != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.name(), " is not text: byte ", offset + (static_cast<const uint8_t*>(nul) - chunk),
-        " is NUL; data.format text takes plain text files"));
-  }
-  const uint8_t* largest = std::max_element(chunk, chunk + bytes);
-  if (*largest >= vocab) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.name(), " holds byte ", int{*largest}, " at ", offset + (largest - chunk),
-                     ", but model.vocab is ", vocab, "; tokenizer bytes needs a vocab of 256"));
-  }
-  return absl::OkStatus();
-}
-
-// Returns the file's size.
-absl::StatusOr<int64_t> CheckTextFile(const std::string& root, const std::string& path,
-                                      int64_t vocab) {
-  SHERD_ASSIGN_OR_RETURN(const InputFile file, OpenBelow(root, path));
-  if (file.bytes() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is empty; name a file that holds text"));
-  }
-  const int64_t bytes = std::min(kSampleBytes, file.bytes());
-  std::vector<uint8_t> chunk(static_cast<size_t>(bytes));
-  for (const int64_t offset : {int64_t{0}, file.bytes() - bytes}) {
-    SHERD_RETURN_IF_ERROR(file.Read(offset, bytes, chunk.data()));
-    SHERD_RETURN_IF_ERROR(CheckChunk(file, chunk.data(), bytes, offset, vocab));
-  }
-  return file.bytes();
-}
-
-template <typename Paths>
-absl::Status CheckTexts(const char* field, const Paths& paths, const std::string& root,
-                        int64_t seq_len, int64_t vocab) {
+// At least so many tokens are in a file.
+struct FileLook {
   int64_t tokens = 0;
-  std::string names;
+  bool whole = true;
+};
+
+absl::StatusOr<FileLook> LookAtLines(const std::string& root, const std::string& path,
+                                     int64_t vocab) {
+  SHERD_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(root, path));
+  SHERD_ASSIGN_OR_RETURN(const JsonlLook look, LookAtJsonl(file, vocab));
+  if (look.whole && look.tokens == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is empty; each line must be a JSON object, as in {\"text\": \"…\"}"));
+  }
+  return FileLook{look.tokens, look.whole};
+}
+
+absl::StatusOr<FileLook> LookAtFile(const TokenFiles& files, const std::string& path) {
+  if (files.format == TokenFormat::kJsonl) return LookAtLines(files.root, path, files.vocab);
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<TokenFile> file,
+                         OpenTokenFile(files.root, path, files.format));
+  const int64_t count = std::min(kSampleBytes / WidthOf(file->type()), file->tokens());
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (const int64_t begin : {int64_t{0}, file->tokens() - count}) {
+    SHERD_RETURN_IF_ERROR(file->Read(begin, count, ids.data()));
+    SHERD_RETURN_IF_ERROR(CheckIds(*file, begin, ids.data(), count, files.vocab));
+  }
+  return FileLook{file->tokens(), true};
+}
+
+absl::Status CheckFiles(const TokenFiles& files, int64_t seq_len) {
+  SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                         ExpandPatterns(files.root, files.patterns, files.format));
+  int64_t tokens = 0;
+  bool whole = true;
   for (const std::string& path : paths) {
-    const absl::StatusOr<int64_t> bytes = CheckTextFile(root, path, vocab);
-    if (!bytes.ok()) {
-      return absl::Status(bytes.status().code(),
-                          absl::StrCat(field, ": ", bytes.status().message()));
-    }
-    tokens += *bytes;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", path);
+    SHERD_ASSIGN_OR_RETURN(const FileLook look, LookAtFile(files, path));
+    // No more than are needed: all together may be above every number.
+    if (tokens <= seq_len) tokens += std::min(look.tokens, seq_len + 1);
+    whole = whole && look.whole;
   }
-  if (tokens < seq_len + 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, ": ", names, " holds ", tokens, " bytes, less than one sequence of train.seq_len ",
-        seq_len, " and the byte after it; give more text or a shorter train.seq_len"));
-  }
-  return absl::OkStatus();
+  // Of lines that were not read nothing is known.
+  if (tokens > seq_len || !whole) return absl::OkStatus();
+  const bool text = files.format == TokenFormat::kText || files.format == TokenFormat::kJsonl;
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(files.patterns, ", "), " holds ", tokens, text ? " bytes" : " tokens",
+      ", less than one sequence of train.seq_len ", seq_len, " and the ", text ? "byte" : "token",
+      " after it; give more ", text ? "text" : "data", " or a shorter train.seq_len"));
+}
+
+absl::Status InField(const char* field, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(field, ": ", status.message()));
 }
 
 }  // namespace
@@ -76,13 +80,14 @@ absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& ch
                           const std::string& output_root) {
   if (data.train().empty())
     return absl::InvalidArgumentError("data.train: no file is named; name at least one");
-  SHERD_RETURN_IF_ERROR(CheckTexts("data.train", data.train(), data_root, seq_len, vocab));
-  if (!data.eval().empty()) {
-    SHERD_RETURN_IF_ERROR(CheckTexts("data.eval", data.eval(), data_root, seq_len, vocab));
-  }
+  const auto check = [&](const char* field, const auto& patterns) {
+    return InField(field,
+                   CheckFiles(TokenFilesOf(patterns, data.format(), vocab, data_root), seq_len));
+  };
+  SHERD_RETURN_IF_ERROR(check("data.train", data.train()));
+  if (!data.eval().empty()) SHERD_RETURN_IF_ERROR(check("data.eval", data.eval()));
   if (checkpoint.dir().empty()) return absl::OkStatus();
-  const absl::Status output = ResolveOutputDirectory(output_root, checkpoint.dir()).status();
-  return absl::Status(output.code(), absl::StrCat("checkpoint.dir: ", output.message()));
+  return InField("checkpoint.dir", ResolveOutputDirectory(output_root, checkpoint.dir()).status());
 }
 
 }  // namespace sherd

@@ -7,12 +7,14 @@
 
 namespace sherd {
 
-// Looks at a job's files before it is accepted, in a time that does not grow with their size: every
-// file opens below `data_root`, is not empty, begins and ends with text (the first and the last MiB
-// hold no NUL byte and every byte is below `vocab`; what lies between is checked when it is read),
-// data.train and data.eval (unless absent) hold at least one sequence and the token after it, and
-// the output directory can be made and written below `output_root`. "" for a root allows any path.
-// OK, or one sentence that names the file and what would be right.
+// Looks at a job's files before it is accepted, in a time that does not grow with their number of
+// tokens (of Megatron's, all of the index is read): every pattern matches, every file opens below
+// `data_root`, is of data.format, is not empty, and begins and ends with tokens below `vocab` (in
+// the first and the last MiB; what lies between is checked when it is read); data.train and
+// data.eval (unless absent) hold at least one sequence and the token after it, as far as can be
+// seen without reading all lines of JSON; and the output directory can be made and written below
+// `output_root`. "" for a root allows any path. OK, or one sentence that names the file and what
+// would be right.
 absl::Status InspectFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
                           int64_t seq_len, int64_t vocab, const std::string& data_root,
                           const std::string& output_root);

@@ -1,5 +1,6 @@
 #include "worker/data/roots.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,6 +49,15 @@ absl::Status Outside(const std::string& path, const std::string& root) {
   return absl::PermissionDeniedError(
       absl::StrCat(path, " lies outside of ", root,
                    ", the directory that workers may use; name a path below it"));
+}
+
+// Judges what was opened, so nobody can swap a link in between.
+absl::Status CheckBelow(const std::string& root, const std::string& path, int descriptor) {
+  if (root.empty()) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(const std::string real_root, RealRoot(root));
+  const absl::StatusOr<std::string> real = RealPath(absl::StrCat("/proc/self/fd/", descriptor));
+  if (!real.ok() || !IsBelow(real_root, *real)) return Outside(path, root);
+  return absl::OkStatus();
 }
 
 absl::Status OpenError(const std::string& path, int error) {
@@ -106,6 +116,11 @@ InputFile::InputFile(InputFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)),
       bytes_(other.bytes_) {}
 
+bool InputFile::Reaches(int64_t bytes) const {
+  struct stat status = {};
+  return fstat(descriptor_, &status) == 0 && status.st_size >= bytes;
+}
+
 absl::Status InputFile::Read(int64_t offset, int64_t bytes, void* out) const {
   char* to = static_cast<char*>(out);
   while (bytes > 0) {
@@ -124,6 +139,25 @@ absl::Status InputFile::Read(int64_t offset, int64_t bytes, void* out) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<DirectoryNames> ListBelow(const std::string& root, const std::string& path) {
+  const std::string joined = Joined(root, path.empty() ? "." : path);
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(joined.c_str()), &closedir);
+  DirectoryNames names;
+  if (directory == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) return names;
+    return OpenError(path, errno);
+  }
+  SHERD_RETURN_IF_ERROR(CheckBelow(root, path, dirfd(directory.get())));
+  while (const dirent* entry = readdir(directory.get())) {
+    if (entry->d_name[0] == '.') continue;
+    struct stat status = {};
+    const bool known = fstatat(dirfd(directory.get()), entry->d_name, &status, 0) == 0;
+    auto& kind = known && S_ISDIR(status.st_mode) ? names.directories : names.files;
+    kind.emplace_back(entry->d_name);
+  }
+  return names;
+}
+
 absl::StatusOr<InputFile> OpenBelow(const std::string& root, const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("an empty path names no file");
   const std::string joined = Joined(root, path);
@@ -134,16 +168,11 @@ absl::StatusOr<InputFile> OpenBelow(const std::string& root, const std::string& 
   const bool known = fstat(descriptor, &status) == 0;
   InputFile file(path, descriptor, status.st_size);
   if (!known) return OpenError(path, errno);
-  if (!root.empty()) {
-    SHERD_ASSIGN_OR_RETURN(const std::string real_root, RealRoot(root));
-    // Judges what was opened, so nobody can swap a link in between.
-    const absl::StatusOr<std::string> real = RealPath(absl::StrCat("/proc/self/fd/", descriptor));
-    if (!real.ok() || !IsBelow(real_root, *real)) return Outside(path, root);
-  }
+  SHERD_RETURN_IF_ERROR(CheckBelow(root, path, descriptor));
   if (!S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, S_ISDIR(status.st_mode) ? " is a directory; list the files in it"
-                                      : " is not a regular file; name a file of text"));
+                                      : " is not a regular file; name a file of data"));
   }
   return file;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -18,6 +19,10 @@ class InputFile {
   const std::string& name() const { return name_; }
   // When it was opened.
   int64_t bytes() const { return bytes_; }
+  // The file's own; for mapping it.
+  int descriptor() const { return descriptor_; }
+  // Whether it has `bytes` bytes now.
+  bool Reaches(int64_t bytes) const;
   // Reads `bytes` bytes at `offset`. kDataLoss, naming the file, when it has become shorter.
   // Thread-safe. A file that was unlinked meanwhile stays readable.
   absl::Status Read(int64_t offset, int64_t bytes, void* out) const;
@@ -32,6 +37,16 @@ class InputFile {
 // may not lead out of `root`; "" for `root` allows any path. kNotFound, kPermissionDenied
 // (unreadable or outside), kInvalidArgument (not a regular file): one sentence that names `path`.
 absl::StatusOr<InputFile> OpenBelow(const std::string& root, const std::string& path);
+
+// What a directory holds, in no order. Links are what they lead to.
+struct DirectoryNames {
+  std::vector<std::string> directories;
+  std::vector<std::string> files;
+};
+
+// What is in the directory `path`, as above ("": in `root`), without names that start with a dot.
+// Nothing when there is no such directory. kPermissionDenied when it lies outside of `root`.
+absl::StatusOr<DirectoryNames> ListBelow(const std::string& root, const std::string& path);
 
 // The absolute path of the directory `path`, as above, of which the tail need not exist yet.
 // kPermissionDenied when it does not lie below `root` or could not be made or written there,

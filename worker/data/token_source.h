@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/data/token_file.h"
 
 namespace sherd {
 
@@ -19,10 +20,20 @@ class TokenSource {
   virtual absl::Status Read(int64_t begin, int64_t count, int32_t* out) const = 0;
 };
 
-// The bytes of text files, one after another: a token is a byte. Opens every file at once, so that
-// one unlinked later can still be read. Errors as OpenBelow (worker/data/roots.h);
-// kInvalidArgument for an empty file or list.
-absl::StatusOr<std::unique_ptr<TokenSource>> OpenText(const std::string& root,
-                                                      const std::vector<std::string>& paths);
+// Of which files a source is made.
+struct TokenFiles {
+  // "": anywhere.
+  std::string root;
+  // Paths, and patterns as in worker/data/path_patterns.h.
+  std::vector<std::string> patterns;
+  TokenFormat format = TokenFormat::kText;
+  int64_t vocab = 0;
+};
+
+// The tokens of all files, one file after another, with nothing between them. Opens every file at
+// once, so that one unlinked later can still be read. Errors of ExpandPatterns and OpenTokenFile;
+// kInvalidArgument for an empty list. Read is kOutOfRange, naming the file, for a token that is not
+// below `vocab`.
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenTokens(const TokenFiles& files);
 
 }  // namespace sherd

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
 #include "plan/schedule.h"
+#include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
@@ -28,14 +29,15 @@ absl::StatusOr<JobData> JobData::Open(const v1::JobSpec& spec, const std::string
   options.vocab = spec.model().vocab();
   options.seed = spec.train().seed();
   const v1::DataSpec& data = spec.data();
-  SHERD_ASSIGN_OR_RETURN(auto text,
-                         OpenText(data_root, {data.train().begin(), data.train().end()}));
-  const int64_t tokens = text->tokens();
-  SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(text), options));
+  const auto open = [&](const auto& patterns) {
+    return OpenTokens(TokenFilesOf(patterns, data.format(), options.vocab, data_root));
+  };
+  SHERD_ASSIGN_OR_RETURN(auto source, open(data.train()));
+  const int64_t tokens = source->tokens();
+  SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(source), options));
   JobData job(std::move(train), tokens);
   if (data.eval_size() > 0) {
-    SHERD_ASSIGN_OR_RETURN(auto held_out,
-                           OpenText(data_root, {data.eval().begin(), data.eval().end()}));
+    SHERD_ASSIGN_OR_RETURN(auto held_out, open(data.eval()));
     SHERD_ASSIGN_OR_RETURN(EvaluationData eval, EvaluationData::Make(std::move(held_out), options));
     job.eval_.emplace(std::move(eval));
   }

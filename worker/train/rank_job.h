@@ -33,7 +33,7 @@
 
 namespace sherd {
 
-// A job's text as the executor reads it.
+// A job's data as the executor reads them.
 class JobData final : public BatchSource {
  public:
   // Errors of worker/data name the file.

@@ -3,18 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 #include <set>
-#include <string>
-
-#include "tests/support/temporary_directory.h"
 
 namespace sherd {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Token i is i mod 100.
 class CountingSource final : public TokenSource {
@@ -135,57 +130,6 @@ TEST(EvaluationData, PredictsEveryTokenOnceAndPadsTheTail) {
   // A rank without a share of the last round gets nothing that counts.
   ASSERT_TRUE(data->FillMicroBatch(3, batch.inputs.data(), batch.targets.data()).ok());
   EXPECT_THAT(batch.targets, testing::Each(-1));
-}
-
-TEST(TextSource, ReadsFilesOneAfterAnother) {
-  const TemporaryDirectory root;
-  root.Write("a", "ab");
-  root.Write("sub/b", "c");
-  root.Write("c", "\xff\xfe!");
-  const auto source = OpenText(root.path(), {"a", "sub/b", root / "c"});
-  ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_EQ((*source)->tokens(), 6);
-  std::vector<int32_t> tokens(6);
-  ASSERT_TRUE((*source)->Read(0, 6, tokens.data()).ok());
-  EXPECT_THAT(tokens, ElementsAre('a', 'b', 'c', 0xff, 0xfe, '!'));
-  ASSERT_TRUE((*source)->Read(2, 3, tokens.data()).ok());
-  EXPECT_THAT(tokens, ElementsAre('c', 0xff, 0xfe, 0xff, 0xfe, '!'));
-}
-
-TEST(TextSource, AFileThatShrinksIsAnErrorThatNamesIt) {
-  const TemporaryDirectory root;
-  const std::string path = root.Write("shrinking.txt", std::string(100, 'x'));
-  const auto source = OpenText(root.path(), {"shrinking.txt"});
-  ASSERT_TRUE(source.ok());
-  std::filesystem::resize_file(path, 40);
-  std::vector<int32_t> tokens(50);
-  EXPECT_TRUE((*source)->Read(0, 40, tokens.data()).ok());
-  const absl::Status status = (*source)->Read(0, 50, tokens.data());
-  EXPECT_TRUE(absl::IsDataLoss(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("shrinking.txt"));
-}
-
-TEST(TextSource, ANulIsAnErrorThatNamesTheFileAndTheByte) {
-  const TemporaryDirectory root;
-  root.Write("text", "abc");
-  root.Write("binary", std::string("de\0f", 4));
-  const auto source = OpenText(root.path(), {"text", "binary"});
-  ASSERT_TRUE(source.ok());
-  std::vector<int32_t> tokens(7);
-  EXPECT_TRUE((*source)->Read(0, 5, tokens.data()).ok());
-  EXPECT_THAT(std::string((*source)->Read(1, 6, tokens.data()).message()),
-              HasSubstr("binary is not text: byte 2 is NUL"));
-}
-
-TEST(TextSource, AFileThatIsUnlinkedStaysReadable) {
-  const TemporaryDirectory root;
-  const std::string path = root.Write("gone.txt", "hello");
-  const auto source = OpenText(root.path(), {"gone.txt"});
-  ASSERT_TRUE(source.ok());
-  std::filesystem::remove(path);
-  std::vector<int32_t> tokens(5);
-  EXPECT_TRUE((*source)->Read(0, 5, tokens.data()).ok());
-  EXPECT_EQ(tokens[4], 'o');
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/data/written_tokens.h"
 #include "worker/data/roots.h"
 
 namespace sherd {
@@ -20,8 +21,9 @@ class InspectFilesTest : public testing::Test {
  protected:
   // The error's text; "" when the files are fine.
   std::string Inspect(const std::vector<std::string>& train, const std::string& output = "out",
-                      int64_t vocab = 256) {
+                      int64_t vocab = 256, v1::DataFormat format = v1::DATA_FORMAT_UNSPECIFIED) {
     v1::DataSpec data;
+    data.set_format(format);
     for (const std::string& path : train) data.add_train(path);
     v1::CheckpointSpec checkpoint;
     checkpoint.set_dir(output);
@@ -53,7 +55,8 @@ TEST_F(InspectFilesTest, NamesWhatIsWrongWithAFile) {
               AllOf(HasSubstr("short.txt holds 16 bytes"), HasSubstr("train.seq_len 16")));
   EXPECT_THAT(Inspect({"binary"}), AllOf(HasSubstr("binary is not text"), HasSubstr("3145728")));
   EXPECT_THAT(Inspect({"."}), HasSubstr("is a directory"));
-  EXPECT_THAT(Inspect({"good.txt"}, "out", 100), AllOf(HasSubstr("good.txt"), HasSubstr("256")));
+  EXPECT_THAT(Inspect({"good.txt"}, "out", 100),
+              AllOf(HasSubstr("good.txt"), HasSubstr("model.vocab is 100")));
   EXPECT_THAT(Inspect({}), HasSubstr("data.train"));
 }
 
@@ -65,6 +68,65 @@ TEST_F(InspectFilesTest, LooksOnlyAtBothEndsOfALargeFile) {
   text[100] = '\0';
   root_.Write("data/large", text);
   EXPECT_THAT(Inspect({"large"}), HasSubstr("byte 100 is NUL"));
+}
+
+TEST_F(InspectFilesTest, TakesPatternsAndNamesOneThatMatchesNothing) {
+  root_.Write("data/parts/1.txt", "nine char");
+  root_.Write("data/parts/2.txt", "8 chars.");
+  EXPECT_EQ(Inspect({"parts/*.txt"}), "");
+  EXPECT_THAT(Inspect({"parts/1*"}), HasSubstr("parts/1* holds 9 bytes"));
+  EXPECT_THAT(Inspect({"good.txt", "parts/*.bin"}),
+              HasSubstr("data.train: parts/*.bin matches no file"));
+}
+
+TEST_F(InspectFilesTest, LooksAtTokensOfEveryFormat) {
+  written::Ids ids(17, 299);
+  root_.Write("data/u16", written::TokensU16(ids));
+  root_.Write("data/llmc", written::LlmcU32(ids));
+  root_.Write("data/pair.bin", written::TokensU16(ids));
+  root_.Write("data/pair.idx", written::IndexOf({8, 9}, 8, 2).Bytes());
+  for (const auto& [name, format] :
+       {std::pair("u16", v1::DATA_FORMAT_TOKENS_U16), std::pair("llmc", v1::DATA_FORMAT_LLMC),
+        std::pair("pair", v1::DATA_FORMAT_MEGATRON)}) {
+    EXPECT_EQ(Inspect({name}, "out", 300, format), "");
+    EXPECT_THAT(
+        Inspect({name}, "out", 299, format),
+        AllOf(HasSubstr(name), HasSubstr("token 0 has the id 299, but model.vocab is 299")));
+  }
+  EXPECT_THAT(Inspect({"u16"}, "out", 300, v1::DATA_FORMAT_LLMC),
+              HasSubstr("data.train: u16: byte 34: the file ends within llm.c's header"));
+  ids.pop_back();
+  root_.Write("data/u16", written::TokensU16(ids));
+  EXPECT_THAT(Inspect({"u16"}, "out", 300, v1::DATA_FORMAT_TOKENS_U16),
+              HasSubstr("u16 holds 16 tokens, less than one sequence"));
+}
+
+TEST_F(InspectFilesTest, LooksAtTheFirstAndTheLastMibOfTokens) {
+  written::Ids ids(3 << 20, 1);
+  ids[1 << 20] = 5000;
+  root_.Write("data/u16", written::TokensU16(ids));
+  EXPECT_EQ(Inspect({"u16"}, "out", 256, v1::DATA_FORMAT_TOKENS_U16), "");
+  ids[(3 << 20) - (1 << 19)] = 5000;
+  root_.Write("data/u16", written::TokensU16(ids));
+  EXPECT_THAT(Inspect({"u16"}, "out", 256, v1::DATA_FORMAT_TOKENS_U16),
+              HasSubstr("token 2621440 has the id 5000"));
+}
+
+TEST_F(InspectFilesTest, LooksAtLinesOfJson) {
+  root_.Write("data/lines", "{\"text\": \"seventeen letters\"}\n");
+  root_.Write("data/short", "{\"text\": \"sixteen letters.\"}\n");
+  root_.Write("data/none", "{\"text\": \"\"}\n");
+  // Of the line in the middle, which is longer than what is looked at, nothing is known.
+  root_.Write("data/long", "{\"text\": \"x\"}\n{\"text\": \"" + std::string(3 << 20, 'x') +
+                               "\"}\n" + std::string(1 << 20, ' '));
+  const auto inspect = [&](const char* name) {
+    return Inspect({name}, "out", 256, v1::DATA_FORMAT_JSONL);
+  };
+  EXPECT_EQ(inspect("lines"), "");
+  EXPECT_EQ(inspect("long"), "");
+  EXPECT_THAT(inspect("short"), HasSubstr("short holds 16 bytes"));
+  EXPECT_THAT(inspect("none"), HasSubstr("none is empty"));
+  EXPECT_THAT(inspect("good.txt"), HasSubstr("good.txt: byte 0: a syntax error"));
 }
 
 TEST_F(InspectFilesTest, DoesNotWaitForAPipe) {
