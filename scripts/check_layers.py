@@ -29,6 +29,7 @@ MAY_INCLUDE = {
     "worker/model": ["common", "kernels", "plan", "sherd", "worker/comm"],
     "worker/data": ["common", "plan", "sherd"],
     "worker/checkpoint": ["common", "kernels", "plan", "sherd"],
+    "worker/tokenizer": ["common"],
     "worker/sample": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/model",
                       "worker/checkpoint"],
     "worker/train": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/comm",
