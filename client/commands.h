@@ -52,8 +52,8 @@ ExitCode RunCommand(const RunOptions& options, StandardOutput& output);
 // Speaks to nobody and reads no file but the job's. kOther when it does not fit into a limit.
 ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format);
 
-// Becomes `sherd-worker COMMAND ARGUMENTS…`, a command that needs what only workers know: "sample"
-// or "checkpoints". Returns only when that cannot be started.
+// Becomes `sherd-worker COMMAND ARGUMENTS…`, a command that needs what only workers know: "sample",
+// "checkpoints" or "data". Returns only when that cannot be started.
 ExitCode WorkerCommand(const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace sherd

@@ -37,7 +37,8 @@ struct CommandLine {
 // What needs the model or the files of checkpoints; the worker program has them.
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
-    {"checkpoints", "List or verify the checkpoints that jobs have left"}};
+    {"checkpoints", "List or verify the checkpoints that jobs have left"},
+    {"data", "Tokenize text into files that jobs train on"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {
   command.add_option("-o,--output", line.format, "table, json or yaml")

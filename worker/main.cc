@@ -32,6 +32,7 @@
 #include "worker/comm/link_address.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
+#include "worker/pack/tokenize_command.h"
 #include "worker/sample/sample_command.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -198,6 +199,8 @@ int main(int argc, char** argv) {
   const absl::string_view command = argc > 1 ? argv[1] : "";
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
+  const absl::string_view subcommand = argc > 2 ? argv[2] : "";
+  if (command == "data" && subcommand == "tokenize") return sherd::TokenizeMain(argc - 2, argv + 2);
   sherd::BlockSignals();
   sherd::WorkerFlags flags;
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",
