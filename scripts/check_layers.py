@@ -32,7 +32,7 @@ MAY_INCLUDE = {
     "worker/tokenizer": ["common"],
     "worker/pack": ["common", "worker/tokenizer"],
     "worker/sample": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/model",
-                      "worker/checkpoint"],
+                      "worker/checkpoint", "worker/tokenizer"],
     "worker/train": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/comm",
                      "worker/model", "worker/data", "worker/checkpoint", "worker/holdings"],
     "worker/agent": ["common", "plan", "sherd", "worker/comm", "worker/holdings", "worker/train"],
