@@ -50,14 +50,17 @@ absl::Status JsonPlace::CheckObject() const {
 }
 
 absl::Status JsonPlace::Error(absl::string_view must) const {
+  constexpr size_t kMostNameBytes = 200;
   constexpr size_t kMostValueBytes = 120;
-  const absl::string_view name = name_.empty() ? "the file" : absl::string_view(name_);
+  constexpr size_t kMostRuleBytes = 400;
+  const std::string name = name_.empty() ? "the file" : PrintableText(name_, kMostNameBytes);
   if (is_null()) return absl::InvalidArgumentError(absl::StrCat(name, " is absent: it ", must));
   std::string value = value_->is_object() ? "an object" : value_->is_array() ? "a list" : "";
   if (value_->is_string()) value = absl::StrCat("\"", value_->get_ref<const std::string&>(), "\"");
   if (value.empty()) value = value_->dump();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", PrintableText(value, kMostValueBytes), ": it ", must));
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ",
+                                                 PrintableText(value, kMostValueBytes), ": it ",
+                                                 PrintableText(must, kMostRuleBytes)));
 }
 
 }  // namespace sherd

@@ -107,6 +107,8 @@ TEST(ParseTokenizer, NamesTheEntryThatIsWrong) {
               HasSubstr("model.vocab[\"th\"] is \"x\": it must be a whole number"));
   EXPECT_THAT(ErrorOf([](json& d) { d["model"]["vocab"]["th"] = 1 << 30; }),
               HasSubstr("model.vocab[\"th\"] is 1073741824"));
+  EXPECT_THAT(ErrorOf([](json& d) { d["model"]["vocab"]["\x1b[2J"] = "x"; }),
+              HasSubstr("model.vocab[\"\\x1b[2J\"] is \"x\""));
   EXPECT_THAT(ErrorOf([](json& d) { d["model"]["vocab"]["zzzzz"] = 3; }),
               HasSubstr("is 3: it is the id of another token"));
   EXPECT_THAT(ErrorOf([](json& d) { d["model"]["vocab"].erase("Ġ"); }),
