@@ -38,7 +38,7 @@ struct CommandLine {
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
     {"checkpoints", "List or verify the checkpoints that jobs have left"},
-    {"data", "Show what files of training data hold"}};
+    {"data", "Tokenize text, and show what files of training data hold"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {
   command.add_option("-o,--output", line.format, "table, json or yaml")

@@ -33,6 +33,7 @@
 #include "worker/data/data_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
+#include "worker/pack/tokenize_command.h"
 #include "worker/sample/sample_command.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -200,7 +201,9 @@ int main(int argc, char** argv) {
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
   if (command == "data") {
-    return sherd::DataMain(argc - 1, argv + 1, {sherd::DeclareDataInfo, sherd::DeclareDataHead});
+    return sherd::DataMain(
+        argc - 1, argv + 1,
+        {sherd::DeclareDataTokenize, sherd::DeclareDataInfo, sherd::DeclareDataHead});
   }
   sherd::BlockSignals();
   sherd::WorkerFlags flags;

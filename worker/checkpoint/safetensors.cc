@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/bounded_json.h"
 #include "common/check.h"
 #include "common/status_macros.h"
-#include "worker/checkpoint/bounded_json.h"
 
 namespace sherd {
 namespace {

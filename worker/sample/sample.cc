@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,8 +13,10 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/find.h"
+#include "worker/checkpoint/readable_file.h"
 #include "worker/model/model.h"
 #include "worker/sample/token_sampler.h"
+#include "worker/tokenizer/tokenizer_json.h"
 
 namespace sherd {
 namespace {
@@ -102,15 +106,15 @@ class Generator {
     window_.push_back(token);
   }
 
-  // Of the token after the window, one a byte.
-  absl::Span<const float> NextLogits() {
+  // Of the token after the window, for ids below `most`.
+  absl::Span<const float> NextLogits(int64_t most) {
     const auto tokens = static_cast<int64_t>(window_.size());
     const MicroBatch micro_batch{1, tokens, window_.data(), nullptr};
     for (size_t unit = 0; unit < weights_.units.size(); ++unit) {
       model_->Forward(static_cast<int>(unit), weights_.units, micro_batch);
     }
     return {model_->Logits(weights_.units, tokens - 1, 1),
-            static_cast<size_t>(std::min(shape_.vocab, kBytes))};
+            static_cast<size_t>(std::min(shape_.vocab, most))};
   }
 
  private:
@@ -120,10 +124,46 @@ class Generator {
   std::vector<int32_t> window_;
 };
 
-absl::Status Print(char byte, std::ostream& out) {
-  if (out.put(byte).flush()) return absl::OkStatus();
+absl::Status Print(absl::string_view bytes, std::ostream& out) {
+  if (out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
+    return absl::OkStatus();
+  }
   return absl::UnavailableError("the output cannot be written");
 }
+
+// What ids mean.
+class Words {
+ public:
+  // A tokenizer.json; "" for tokens that are bytes. kInvalidArgument names the file.
+  static absl::StatusOr<Words> Load(const std::string& path) {
+    if (path.empty()) return Words(std::nullopt);
+    SHERD_ASSIGN_OR_RETURN(const std::string json, ReadWhole(path, kMostTokenizerFileBytes));
+    absl::StatusOr<Tokenizer> tokenizer = ParseTokenizer(json);
+    if (tokenizer.ok()) return Words(*std::move(tokenizer));
+    return absl::Status(tokenizer.status().code(),
+                        absl::StrCat(path, ": ", tokenizer.status().message()));
+  }
+
+  int64_t vocab() const { return tokenizer_.has_value() ? tokenizer_->vocab() : kBytes; }
+  std::vector<TokenId> Encode(absl::string_view text) const {
+    std::vector<TokenId> ids;
+    if (tokenizer_.has_value()) {
+      Encoder(*tokenizer_).Append(text, ids);
+    } else {
+      for (const char byte : text) ids.push_back(static_cast<uint8_t>(byte));
+    }
+    return ids;
+  }
+  std::string Decode(TokenId id) const {
+    return tokenizer_.has_value() ? std::string(tokenizer_->TokenBytes(id))
+                                  : std::string(1, static_cast<char>(id));
+  }
+
+ private:
+  explicit Words(std::optional<Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  std::optional<Tokenizer> tokenizer_;
+};
 
 }  // namespace
 
@@ -132,14 +172,21 @@ absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   const std::string directory = WeightsDirectory(*MakePosixFileSystem(), options.weights);
   SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
   const ModelShape& shape = manifest.info.model;
-  if (manifest.info.tokenizer != "bytes" ||
-      shape.layers > static_cast<int64_t>(manifest.tensors.size())) {
+  if (manifest.info.tokenizer != "bytes" && options.tokenizer.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(directory, " is not of a model whose tokens are bytes"));
+        absl::StrCat(directory, " is not of a model whose tokens are bytes; give --tokenizer"));
   }
-  const std::string context = options.prompt.empty() ? "\n" : options.prompt;
-  for (const char byte : context) {
-    if (static_cast<unsigned char>(byte) >= shape.vocab) {
+  if (shape.layers > static_cast<int64_t>(manifest.tensors.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, " has too few tensors"));
+  }
+  SHERD_ASSIGN_OR_RETURN(const Words words, Words::Load(options.tokenizer));
+  if (!options.tokenizer.empty() && words.vocab() > shape.vocab) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.tokenizer, " has ", words.vocab(), " ids, the model ", shape.vocab));
+  }
+  const std::vector<TokenId> context = words.Encode(options.prompt.empty() ? "\n" : options.prompt);
+  for (const TokenId token : context) {
+    if (token >= shape.vocab) {
       return absl::InvalidArgumentError("the prompt holds bytes outside of the vocabulary");
     }
   }
@@ -148,13 +195,13 @@ absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   SHERD_ASSIGN_OR_RETURN(const Weights weights, LoadWeights(directory, manifest, inventory, meter));
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
   Generator generator(shape, inventory, weights, *ops, meter);
-  for (const char byte : context) generator.Append(static_cast<unsigned char>(byte));
-  for (const char byte : options.prompt) SHERD_RETURN_IF_ERROR(Print(byte, out));
+  for (const TokenId token : context) generator.Append(static_cast<int32_t>(token));
+  SHERD_RETURN_IF_ERROR(Print(options.prompt, out));
 
   TokenSampler sampler(options.temperature, options.top_k, options.seed);
   for (int64_t i = 0; i < options.tokens; ++i) {
-    const int64_t token = sampler.Draw(generator.NextLogits());
-    SHERD_RETURN_IF_ERROR(Print(static_cast<char>(token), out));
+    const int64_t token = sampler.Draw(generator.NextLogits(words.vocab()));
+    SHERD_RETURN_IF_ERROR(Print(words.Decode(static_cast<TokenId>(token)), out));
     generator.Append(static_cast<int32_t>(token));
   }
   return absl::OkStatus();

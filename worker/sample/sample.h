@@ -11,6 +11,8 @@ namespace sherd {
 struct SampleOptions {
   // The directory of weights that a job left.
   std::string weights{};
+  // Of a tokenizer.json; "": tokens are bytes.
+  std::string tokenizer{};
   // Printed first. Empty: generation starts as if after a line's end.
   std::string prompt{};
   // To generate.
@@ -23,11 +25,11 @@ struct SampleOptions {
   int threads = 1;
 };
 
-// Prints the prompt and what the model makes of it, byte by byte as they come and as they are, also
-// when they are not UTF-8. The same options give the same text on equal machines. When the context
-// is full the oldest token leaves it. kInvalidArgument for an option out of range; kNotFound and
-// kDataLoss, naming the path, when the weights are missing or damaged; kUnavailable when `out`
-// fails.
+// Prints the prompt and what the model makes of it, token by token as they come, the bytes as they
+// are, also when they are not UTF-8. The same options give the same text on equal machines. When
+// the context is full the oldest token leaves it. kInvalidArgument for an option out of range;
+// kNotFound and kDataLoss, naming the path, when the weights are missing or damaged; kUnavailable
+// when `out` fails.
 absl::Status RunSample(const SampleOptions& options, std::ostream& out);
 
 }  // namespace sherd

@@ -17,6 +17,9 @@ int SampleMain(int argc, char** argv) {
   app.add_option("DIR", options.weights, "The directory of the weights")
       ->required()
       ->option_text(" ");
+  app.add_option("--tokenizer", options.tokenizer,
+                 "The tokenizer.json of the training data (default: tokens are bytes)")
+      ->option_text("PATH");
   app.add_option("--prompt", options.prompt, "What the text starts with");
   app.add_option("--tokens", options.tokens, "How many tokens to generate")->capture_default_str();
   app.add_option("--temperature", options.temperature, "0: always the likeliest token")

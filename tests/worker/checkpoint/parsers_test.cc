@@ -4,10 +4,10 @@
 #include <random>
 #include <string>
 
+#include "common/bounded_json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/worker/checkpoint/training_world.h"
-#include "worker/checkpoint/bounded_json.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
 

@@ -166,6 +166,29 @@ TEST_F(SampleTest, SaysWhatIsWrong) {
   SaveWeights("/some/tokenizer.json");
   Sample({});
   EXPECT_THAT(std::string(status_.message()), HasSubstr(directory_));
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("--tokenizer"));
+}
+
+TEST_F(SampleTest, PrintsTheTextOfATokenizersTokens) {
+  const std::string tokenizer = std::string(SHERD_GOLDEN_DIR) + "/tokenizer/gpt2.json";
+  // More ids than the tokenizer has, as vocabularies are padded.
+  shape_.vocab = 1536;
+  SaveWeights("bytes");
+  const std::string text = Sample({.tokenizer = tokenizer, .prompt = "once upon", .tokens = 30});
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(text.substr(0, 9), "once upon");
+  // An untrained model draws any token; most have some bytes.
+  EXPECT_GT(text.size(), 9u + 45u);
+  EXPECT_EQ(Sample({.tokenizer = tokenizer, .prompt = "once upon", .tokens = 30, .threads = 2}),
+            text);
+}
+
+TEST_F(SampleTest, RefusesATokenizerThatDoesNotFit) {
+  const std::string tokenizer = std::string(SHERD_GOLDEN_DIR) + "/tokenizer/gpt2.json";
+  Sample({.tokenizer = tokenizer});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("has 1501 ids, the model 256"));
+  Sample({.tokenizer = root_.Write("bad.json", "{}")});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("bad.json: pre_tokenizer is absent"));
 }
 
 TEST(TokenSampler, DrawsInProportionToTheSoftmax) {
