@@ -6,8 +6,9 @@ namespace sherd {
 namespace {
 
 // A block a tile of queries of one head; the last tiles, which see the most keys, first.
+// One block is all that is asked of the compiler: for more it would spill registers.
 template <int kColumns>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, 1)
     AttentionForwardKernel(const float* qkv, float* out, float* lse, AttentionShape shape,
                            int64_t tiles, float scale) {
   SIMT_DYNAMIC_SHARED(float, room);

@@ -2,8 +2,10 @@
 #include "tests/simt/executor.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "common/check.h"
 #include "tests/simt/thread_sanitizer.h"
 
@@ -132,7 +134,12 @@ bool Executor::RunBlock(uint64_t number) {
       launch_->shared_bytes == 0 ? nullptr : shared_.Find(nullptr, launch_->shared_bytes);
   TsanRelease(&start_token_);
   SwitchTo(TakeReady(), main_, /*ends=*/false);
-  if (report_.empty() && ended_ != threads_.size()) ReportDeadlock();
+  if (failure_.what != nullptr) {
+    report_ = FailureText();
+    failure_ = {};
+  } else if (ended_ != threads_.size()) {
+    ReportDeadlock();
+  }
   if (report_.empty()) return true;
   Abandon();
   return false;
@@ -245,10 +252,23 @@ std::string Executor::Here() const {
                       Text(context_.thread));
 }
 
-void Executor::Fail(const std::string& what, Site site) {
-  report_ = absl::StrCat(what, " at ", Text(site), " in ", Here());
+void Executor::PrintHere() const {
+  if (launch_ == nullptr || running_ == nullptr) return;
+  const uint3 block = context_.block, thread = context_.thread;
+  std::fprintf(stderr, "simt: in kernel %s, block (%u, %u, %u), thread (%u, %u, %u)\n",
+               launch_->kernel, block.x, block.y, block.z, thread.x, thread.y, thread.z);
+}
+
+void Executor::Fail(const char* what, Site site, unsigned first, unsigned second) {
+  failure_ = {what, site, first, second};
   Fiber::Switch(*running_->fiber, main_, /*ends=*/false);
   std::abort();
+}
+
+std::string Executor::FailureText() const {
+  return absl::StrCat(
+      absl::Substitute(failure_.what, absl::Hex(failure_.first), absl::Hex(failure_.second)),
+      " at ", Text(failure_.site), " in ", Here());
 }
 
 void Executor::ReportDeadlock() {

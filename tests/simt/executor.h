@@ -54,6 +54,8 @@ class Executor {
   // "kernel K, block (x, y, z), thread (x, y, z)" of the thread that runs; for the sanitizers'
   // reports.
   std::string Here() const;
+  // The same to the standard error, without taking memory.
+  void PrintHere() const;
 
  private:
   friend void SyncThreads(Site site);
@@ -113,8 +115,11 @@ class Executor {
   void CloseExchange(Exchange& exchange, Thread& last);
   void FinishCopies(Thread& thread, int groups);
 
-  // Ends the launch. Does not return to the kernel.
-  [[noreturn]] void Fail(const std::string& what, Site site);
+  // Ends the launch; does not return to the kernel. In `what`, $0 and $1 stand for the numbers, in
+  // hexadecimal. The report is written outside of the kernel: the fiber, whose stack is given up,
+  // holds no memory.
+  [[noreturn]] void Fail(const char* what, Site site, unsigned first = 0, unsigned second = 0);
+  std::string FailureText() const;
   void ReportDeadlock();
   bool IsLaunchable(const GridLaunch& launch) const;
   // What the running launch left half done.
@@ -125,6 +130,11 @@ class Executor {
   ExecutorOptions options_;
   std::mt19937 random_;
   std::string report_;
+  struct Failure {
+    const char* what = nullptr;
+    Site site;
+    unsigned first = 0, second = 0;
+  } failure_;
   Context context_;
   const GridLaunch* launch_ = nullptr;
   Fiber main_;

@@ -1,8 +1,6 @@
 // What the sanitizers' run-time libraries call. Not instrumented itself; see fiber.cc.
 #include "tests/simt/sanitizer_reports.h"
 
-#include <cstdio>
-
 #include "tests/simt/executor.h"
 
 namespace sherd::simt {
@@ -12,8 +10,7 @@ namespace {
 int reports = 0;
 
 void PrintPlace() {
-  if (context == nullptr || context->executor == nullptr) return;
-  std::fprintf(stderr, "simt: in %s\n", context->executor->Here().c_str());
+  if (context != nullptr && context->executor != nullptr) context->executor->PrintHere();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "tests/simt/executor.h"
 #include "tests/simt/thread_sanitizer.h"
 
@@ -25,7 +24,7 @@ void Executor::ArriveAtBarrier(Thread& thread, Site site) {
   if (ended_ > 0) Fail("barrier divergence: other threads have returned", site);
   if (at_barrier_ > 0 &&
       (barrier_.line() != site.line() || barrier_.file_name() != site.file_name())) {
-    Fail(absl::StrCat("barrier divergence: other threads wait in line ", barrier_.line()), site);
+    Fail("barrier divergence: other threads wait elsewhere", site);
   }
   barrier_ = site;
   void* const token = &barrier_tokens_[parity_][generation_ % 2];
@@ -52,22 +51,16 @@ bool SyncThreadsOr(bool value, Site site) {
 Exchange& Executor::FindExchange(Thread& thread, unsigned mask, int operation, Site site) {
   Warp& warp = WarpOf(thread);
   const unsigned bit = 1u << thread.number % 32;
-  if ((mask & bit) == 0) {
-    Fail(absl::StrCat("warp operation by a lane outside of its mask ", absl::Hex(mask)), site);
-  }
+  if ((mask & bit) == 0) Fail("warp operation by a lane outside of its mask $0", site, mask);
   if ((mask & ~warp.live) != 0) {
-    Fail(absl::StrCat("warp operation with lanes in its mask ", absl::Hex(mask),
-                      " that have returned or do not exist"),
-         site);
+    Fail("warp operation with lanes in its mask $0 that have returned or do not exist", site, mask);
   }
   for (Exchange* exchange : warp.open) {
     if (exchange->mask == mask && exchange->operation == operation) return *exchange;
     // Those that wait there wait for this lane, which would wait for one of them.
     if ((exchange->mask & bit) == 0 || (exchange->arrived & mask) == 0) continue;
     if (exchange->mask != mask) {
-      Fail(absl::StrCat("differing masks in one warp: ", absl::Hex(mask), " here, lanes wait with ",
-                        absl::Hex(exchange->mask)),
-           site);
+      Fail("differing masks in one warp: $0 here, lanes wait with $1", site, mask, exchange->mask);
     }
     Fail("differing operations in one warp", site);
   }
