@@ -17,10 +17,11 @@ constexpr size_t kAlignment = 128;
 constexpr size_t kRedZone = 128;
 constexpr size_t kMostVariables = 64;
 
-std::byte* Map(size_t bytes) {
+std::byte* MapOnes(size_t bytes) {
   void* const room =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   SHERD_CHECK(room != MAP_FAILED);
+  std::memset(room, 0xff, bytes);
   return static_cast<std::byte*>(room);
 }
 
@@ -29,7 +30,7 @@ std::byte* Map(size_t bytes) {
 SharedMemory::SharedMemory(size_t limit)
     : limit_(limit), room_bytes_(limit + kMostVariables * (kAlignment + kRedZone)) {
   variables_.reserve(kMostVariables);
-  room_ = Map(room_bytes_);
+  room_ = MapOnes(room_bytes_);
 }
 
 SharedMemory::~SharedMemory() {
@@ -41,10 +42,12 @@ SharedMemory::~SharedMemory() {
 
 void SharedMemory::Clear() {
 #if defined(SHERD_SIMT_TSAN)
-  // Other memory: what the sanitizer knows of accesses by the block before is of no interest.
-  munmap(room_, room_bytes_);
-  room_ = Map(room_bytes_);
-  std::memset(room_, 0xff, room_bytes_);
+  // Other memory, written by none of the block's threads: what the sanitizer knows of accesses by
+  // the block before is of no interest.
+  if (used_ > 0) {
+    munmap(room_, room_bytes_);
+    room_ = MapOnes(room_bytes_);
+  }
 #endif
 #if defined(SHERD_SIMT_ASAN)
   __asan_poison_memory_region(room_, room_bytes_);
