@@ -82,9 +82,10 @@ __device__ __forceinline__ uint32_t LargestOfBlock(uint32_t value) {
   return value;
 }
 
-// records (blocks, kRecord)
+// records (blocks, kRecord). Four blocks are asked of the compiler: for more it would spill
+// registers.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     SquareDigitsKernel(const T* x, int64_t elements, bool whole, Word* records) {
   SIMT_SHARED(Word, digits, [kRecord]);
   if (threadIdx.x < kRecord) digits[threadIdx.x] = 0;
