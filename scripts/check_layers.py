@@ -17,6 +17,7 @@ MAY_INCLUDE = {
     "plan": ["common", "sherd"],
     "kernels": ["common"],
     "kernels/cpu": ["common", "kernels"],
+    "kernels/cuda": ["common", "kernels"],
     "coordinator/core": ["common", "plan", "sherd"],
     "coordinator/store": ["common", "plan", "sherd", "coordinator/core"],
     "coordinator/runtime": ["common", "plan", "sherd", "coordinator/core", "coordinator/store"],

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -25,7 +25,7 @@ Floats Table(Ops& ops, const RotaryParams& params, int64_t tokens, int64_t head_
 }
 
 TEST(Rotary, TurnsQueriesAndKeysAndBack) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const RotaryParams& params : {kPlain, kScaled}) {
     for (const AttentionShape& shape : kShapes) {
       const Floats table = Table(*ops, params, shape.tokens, shape.head_size);
@@ -46,7 +46,7 @@ TEST(Rotary, TurnsQueriesAndKeysAndBack) {
 
 // Angles are good to an fp32 rounding of their cosine far beyond where fp32 angles would be.
 TEST(Rotary, IsAccurateAtLatePositions) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   constexpr int64_t kTokens = 131072;
   for (const RotaryParams& params : {kPlain, kScaled}) {
     const Floats table = Table(*ops, params, kTokens, 8);
@@ -77,7 +77,7 @@ TEST(Rotary, ScalesLongWavesAlone) {
 
 // What makes it a position embedding: scores depend on how far apart tokens are, not on where.
 TEST(Rotary, ScoresDependOnDistancesAlone) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const AttentionShape shape{.batch = 1, .tokens = 40, .heads = 1, .kv_heads = 1, .head_size = 16};
   Draw draw(2);
   const Floats token = draw.Normal(48);

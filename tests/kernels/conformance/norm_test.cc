@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -17,7 +17,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1}, {1, 2}, {3, 17}, {70, 33}, {65, 384}, {2, 1000}, {0, 5}};
 
 TEST(LayerNorm, ForwardIsTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [rows, channels] : kCases) {
     for (const DType dtype : kTypes) {
       Draw draw(static_cast<uint32_t>(rows * channels));
@@ -37,7 +37,7 @@ TEST(LayerNorm, ForwardIsTheReference) {
 // Two passes: the variance of values far from zero does not cancel. The mean itself is good to
 // 1e-7 of 1000, that is 1e-4 of the deviation.
 TEST(LayerNorm, SurvivesALargeMean) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const Floats x = Draw(1).Normal(768, 1, 1000);
   const Stored w(Floats(768, 1), DType::kF32);
   const Stored b(Floats(768, 0), DType::kF32);
@@ -53,7 +53,7 @@ struct Gradients {
 };
 
 TEST(LayerNorm, BackwardIsTheReferenceAndAccumulates) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [rows, channels] : kCases) {
     for (const DType dtype : kTypes) {
       for (const bool accumulate : {false, true}) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -20,7 +20,7 @@ AdamWParams Params(int64_t step) {
 }
 
 TEST(AdamW, FollowsTheReferenceOverSteps) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const int64_t count : kSizes) {
     for (const DType grad_dtype : kTypes) {
       Draw draw(static_cast<uint32_t>(count));
@@ -42,7 +42,7 @@ TEST(AdamW, FollowsTheReferenceOverSteps) {
 }
 
 TEST(AdamW, WritesTheMasterRoundedAsTheParameter) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const int64_t count : kSizes) {
     Draw draw(static_cast<uint32_t>(count));
     Floats master = draw.Normal(count), m(master.size()), v(master.size());
@@ -55,7 +55,7 @@ TEST(AdamW, WritesTheMasterRoundedAsTheParameter) {
 }
 
 TEST(AdamW, DoesNotMoveWithoutGradientOrDecay) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   Floats master = Draw(1).Normal(37), m(37), v(37);
   const AdamWState state{master.data(), m.data(), v.data()};
   const Floats before = master, grad(37);
@@ -68,7 +68,7 @@ TEST(AdamW, DoesNotMoveWithoutGradientOrDecay) {
 
 // Bits of an update in place, for parameters of both types; what it read stays as it was.
 TEST(AdamW, OutOfPlaceGivesTheBitsOfInPlace) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const int64_t count : kSizes) {
     for (const DType param_dtype : kTypes) {
       for (const DType grad_dtype : kTypes) {

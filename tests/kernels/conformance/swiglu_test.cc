@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -17,7 +17,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1}, {3, 1}, {2, 17}, {65, 33}, {5, 20'001}, {0, 7}};
 
 TEST(SwiGlu, ForwardAndBackwardAreTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [rows, ffn] : kCases) {
     Draw draw(static_cast<uint32_t>(rows * ffn));
     const Floats gate_up = draw.Normal(rows * 2 * ffn, 4);
@@ -35,7 +35,7 @@ TEST(SwiGlu, ForwardAndBackwardAreTheReference) {
 }
 
 TEST(SwiGlu, HasItsLimitsAndKeepsNaN) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const Floats gate = {0.0f, 100.0f, -100.0f, 3e38f, -3e38f, -88.5f, kNaN};
   const size_t count = gate.size();
   Floats gate_up = gate;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -85,7 +85,7 @@ OfParts Parts(Ops& ops, const Floats& logits, const Tokens& targets, float scale
 }
 
 TEST(CrossEntropy, LossAndGradientAreTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const LossShape& shape : kShapes) {
     Draw draw(static_cast<uint32_t>(shape.vocab));
     Floats logits = draw.Normal(shape.rows * shape.vocab, 3);
@@ -105,7 +105,7 @@ TEST(CrossEntropy, LossAndGradientAreTheReference) {
 
 // Also where a part is all padding, or holds no row's target.
 TEST(CrossEntropy, PartsOfTheVocabularyMakeTheWhole) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const LossShape& shape : kShapes) {
     for (const int members : {1, 2, 3, 4, 7}) {
       Draw draw(static_cast<uint32_t>(shape.vocab));
@@ -128,7 +128,7 @@ TEST(CrossEntropy, PartsOfTheVocabularyMakeTheWhole) {
 }
 
 TEST(CrossEntropy, StatisticsAreThoseOfEveryRow) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   constexpr int64_t kRows = 9, kVocab = 50;
   Draw draw(6);
   const Floats logits = draw.Normal(kRows * kVocab, 4);
@@ -148,7 +148,7 @@ TEST(CrossEntropy, StatisticsAreThoseOfEveryRow) {
 
 // In chunks of rows as at once, bit for bit: losses are added up in row order.
 TEST(CrossEntropy, ChunksOfRowsMakeTheWhole) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   constexpr int64_t kRows = 67, kVocab = 130;
   Draw draw(8);
   const Floats logits = draw.Normal(kRows * kVocab, 3);
@@ -169,7 +169,7 @@ TEST(CrossEntropy, ChunksOfRowsMakeTheWhole) {
 
 // Padded vocabulary columns are −inf: no weight, no gradient.
 TEST(CrossEntropy, TakesMinusInfinityAsNoChance) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   Floats logits(37, -std::numeric_limits<float>::infinity());
   logits[3] = logits[20] = 1;
   const Tokens targets = {20};
@@ -181,7 +181,7 @@ TEST(CrossEntropy, TakesMinusInfinityAsNoChance) {
 
 // A part whose logits are all −inf has no share either.
 TEST(CrossEntropy, TakesAPartOfMinusInfinityAsNoChance) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   Floats logits(8, -std::numeric_limits<float>::infinity());
   logits[0] = logits[1] = 1;
   const OfParts parts = Parts(*ops, logits, {1}, 1, 8, 4);
@@ -190,7 +190,7 @@ TEST(CrossEntropy, TakesAPartOfMinusInfinityAsNoChance) {
 }
 
 TEST(CrossEntropy, StandsLargeLogits) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   Floats logits = {1e30f, -1e30f, 1e30f};
   const Tokens targets = {0};
   EXPECT_NEAR(Backward(*ops, logits, targets, 1, 3), std::log(2.0), 1e-7);
@@ -199,7 +199,7 @@ TEST(CrossEntropy, StandsLargeLogits) {
 
 // F15: a NaN anywhere in a row that counts makes the loss NaN.
 TEST(CrossEntropy, ShowsNaN) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   for (size_t at = 0; at < 41; ++at) {
     Floats logits(41, 0.5f);
     logits[at] = std::numeric_limits<float>::quiet_NaN();

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -51,7 +51,7 @@ ExactSum BitByBit(const Floats& values) {
 }
 
 TEST(AddSquares, IsExactForAnyFloats) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   for (const int64_t count : {0, 1, 2, 3, 5, 17, 1000}) {
     const Floats values = AnyFinite(static_cast<uint32_t>(count), count);
     EXPECT_EQ(SquaresOf(*ops, values).limbs, BitByBit(values).limbs) << count;
@@ -60,7 +60,7 @@ TEST(AddSquares, IsExactForAnyFloats) {
 
 // What is far below a block's largest square takes other paths than what is near.
 TEST(AddSquares, IsExactWhateverTheSpread) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const float odd = std::nextafter(1.0f, 2.0f);
   for (const float largest : {1.0f, 3e38f, 1e-30f, 1e-41f}) {
     for (int spread = 0; spread <= 149; ++spread) {
@@ -84,7 +84,7 @@ TEST(AddSquares, IsExactWhateverTheSpread) {
 }
 
 TEST(AddSquares, IsExactAcrossManyBlocksAndFullBins) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   // The largest significand in every place fills a bin to its limit.
   const int64_t count = (1 << 18) + 3;
   const float value = std::nextafter(2.0f, 0.0f);
@@ -102,10 +102,10 @@ TEST(AddSquares, IsExactAcrossManyBlocksAndFullBins) {
 // F2, F12: the norm depends neither on order, nor on how shards are cut, nor on threads.
 TEST(AddSquares, IsFreeOfOrderCutsAndThreads) {
   Floats values = AnyFinite(7, 200'003);
-  const auto one = MakeCpuOps(1);
+  const auto one = MakeTestedOps(1);
   const ExactSum whole = SquaresOf(*one, values);
   for (const int threads : {2, 3}) {
-    EXPECT_EQ(SquaresOf(*MakeCpuOps(threads), values).limbs, whole.limbs);
+    EXPECT_EQ(SquaresOf(*MakeTestedOps(threads), values).limbs, whole.limbs);
   }
   for (const int64_t cut : {1, 777, 65'536, 131'071}) {
     ExactSum parts;
@@ -124,7 +124,7 @@ TEST(AddSquares, TakesHalfPrecisionValuesAsTheyAre) {
   const Stored halves(values, DType::kBF16);
   Floats widened;
   for (const double value : halves.values()) widened.push_back(static_cast<float>(value));
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   ExactSum sum;
   ops->AddSquares(halves.data(), DType::kBF16, 5001, sum);
   const ExactSum expected = SquaresOf(*ops, widened);
@@ -134,7 +134,7 @@ TEST(AddSquares, TakesHalfPrecisionValuesAsTheyAre) {
 
 // F15
 TEST(AddSquares, CountsWhatIsNotFinite) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   Floats values(100'000, 1.0f);
   values[0] = std::numeric_limits<float>::infinity();
   values[70'000] = -std::numeric_limits<float>::infinity();
@@ -148,7 +148,7 @@ TEST(AddSquares, CountsWhatIsNotFinite) {
 }
 
 TEST(ExactSum, ValueIsExactAtTheEndsOfTheRange) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const float tiny = std::numeric_limits<float>::denorm_min();
   const float huge = std::numeric_limits<float>::max();
   EXPECT_EQ(SquaresOf(*ops, {}).Value(), 0);
@@ -171,7 +171,7 @@ TEST(ExactSum, ValueRoundsToNearestEvenWithAStickyTail) {
 }
 
 TEST(ExactSum, ValueAgreesWithLongDouble) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const Floats values = Draw(3).Normal(1000);
   long double expected = 0;
   for (const float value : values) expected += static_cast<long double>(value) * value;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -17,7 +17,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1}, {1, 2}, {3, 17}, {70, 33}, {65, 384}, {2, 1000}, {0, 5}};
 
 TEST(RmsNorm, ForwardIsTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [rows, channels] : kCases) {
     for (const DType dtype : kTypes) {
       for (const double eps : {1e-5, 1e-6, 2.0}) {
@@ -35,7 +35,7 @@ TEST(RmsNorm, ForwardIsTheReference) {
 
 // Without eps a row of zeros would be 0 / 0, and a tiny one would blow up.
 TEST(RmsNorm, EpsKeepsSmallRowsSmall) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const Floats x = {0, 0, 0, 1e-10f, -1e-10f, 0};
   const Stored w(Floats(3, 1), DType::kF32);
   Floats y(6), rstd(2);
@@ -46,7 +46,7 @@ TEST(RmsNorm, EpsKeepsSmallRowsSmall) {
 }
 
 TEST(RmsNorm, BackwardIsTheReferenceAndAccumulates) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [rows, channels] : kCases) {
     for (const DType dtype : kTypes) {
       for (const bool accumulate : {false, true}) {

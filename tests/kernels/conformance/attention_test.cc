@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -21,7 +21,7 @@ int64_t QkvElements(const AttentionShape& shape) {
 int64_t Rows(const AttentionShape& shape) { return shape.batch * shape.tokens * shape.heads; }
 
 TEST(Attention, ForwardIsTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const AttentionShape& shape : kShapes) {
     const Floats qkv = Draw(1).Normal(QkvElements(shape), 2);
     Floats out(static_cast<size_t>(Rows(shape) * shape.head_size));
@@ -34,7 +34,7 @@ TEST(Attention, ForwardIsTheReference) {
 }
 
 TEST(Attention, BackwardIsTheReference) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const AttentionShape& shape : kShapes) {
     Draw draw(2);
     const Floats qkv = draw.Normal(QkvElements(shape));
@@ -52,7 +52,7 @@ TEST(Attention, BackwardIsTheReference) {
 // F4: a head that has keys and values of its own computes what it computes beside others, so
 // repeating shared heads gives the same bits, and their gradients sum up.
 TEST(Attention, SharedHeadsAreRepeatedHeads) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   const AttentionShape shared{.batch = 2, .tokens = 70, .heads = 6, .kv_heads = 2, .head_size = 9};
   AttentionShape repeated = shared;
   repeated.kv_heads = 6;
@@ -94,7 +94,7 @@ TEST(Attention, SharedHeadsAreRepeatedHeads) {
 
 // A query's output does not change when later tokens do.
 TEST(Attention, IsCausalToTheBit) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   const AttentionShape shape{1, 150, 2, 2, 8};
   Floats qkv = Draw(3).Normal(QkvElements(shape));
   Floats out(static_cast<size_t>(Rows(shape) * 8)), lse(static_cast<size_t>(Rows(shape)));
@@ -107,7 +107,7 @@ TEST(Attention, IsCausalToTheBit) {
 
 // Scores of several hundred would overflow exp without the running maximum.
 TEST(Attention, StandsLargeScores) {
-  const auto ops = MakeCpuOps(1);
+  const auto ops = MakeTestedOps(1);
   const AttentionShape shape{1, 300, 1, 1, 16};
   const Floats qkv = Draw(4).Normal(QkvElements(shape), 20);
   Floats out(static_cast<size_t>(Rows(shape) * 16)), lse(static_cast<size_t>(Rows(shape)));

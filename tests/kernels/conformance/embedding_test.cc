@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/conformance/tested_ops.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
@@ -15,7 +15,7 @@ constexpr EmbeddingShape kShapes[] = {
     {1, 1, 1, 1, 1}, {2, 3, 5, 4, 3}, {3, 40, 33, 1500, 41}, {2, 9, 16, 2, 100}, {0, 4, 3, 5, 6}};
 
 TEST(Embedding, ForwardIsTheReferenceRoundedOnce) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [batch, tokens, channels, vocab, context] : kShapes) {
     for (const DType dtype : kTypes) {
       Draw draw(static_cast<uint32_t>(vocab));
@@ -44,7 +44,7 @@ TEST(Embedding, ForwardIsTheReferenceRoundedOnce) {
 // token.
 TEST(Embedding, PartsOfTheVocabularyMakeTheWhole) {
   constexpr int64_t kVocab = 11, kRows = 23, kChannels = 5;
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   Draw draw(4);
   const Tokens ids = draw.Below(kVocab, kRows);
   const Floats dx = draw.Normal(kRows * kChannels);
@@ -79,7 +79,7 @@ TEST(Embedding, PartsOfTheVocabularyMakeTheWhole) {
 // Ranges of rows that begin and end inside a sequence.
 TEST(Position, PartsOfTheRowsMakeTheWhole) {
   constexpr int64_t kBatch = 4, kTokens = 6, kChannels = 3, kContext = 7, kRows = kBatch * kTokens;
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   Draw draw(5);
   const Floats x = draw.Normal(kRows * kChannels);
   const Stored wpe(draw.Normal(kContext * kChannels), DType::kF32);
@@ -106,7 +106,7 @@ TEST(Position, PartsOfTheRowsMakeTheWhole) {
 }
 
 TEST(Embedding, BackwardIsTheReferenceAndAccumulates) {
-  const auto ops = MakeCpuOps(2);
+  const auto ops = MakeTestedOps(2);
   for (const auto& [batch, tokens, channels, vocab, context] : kShapes) {
     for (const DType dtype : kTypes) {
       for (const bool accumulate : {false, true}) {
