@@ -218,6 +218,8 @@ void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
     job.restore.checkpoint.clear();
     job.restore.step = step;
     job.starts[job.epoch.value()] = step;
+    // What it was is damaged.
+    if (job.checkpoint) job.checkpoint->step = std::min(job.checkpoint->step, step);
   }
   // Reports that were on the way to a coordinator which was away are lost with their sender.
   if (job.epoch.value() > 1 && job.restore.step > job.step) {

@@ -283,6 +283,7 @@ int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
   }
   std::set<WorkerId> unable = job.excluded;
   for (const auto& [id, worker] : state_.workers) {
+    if (hidden.empty()) break;
     const bool reaches = std::all_of(
         hidden.begin(), hidden.end(),
         [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });

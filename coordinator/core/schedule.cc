@@ -221,6 +221,8 @@ void PlanChanges(Transition& transition, const WorkerPools& pools) {
     // What is not stored anywhere would be trained again.
     if (WantedCopies(job.spec) == 0) continue;
     const auto world = static_cast<int64_t>(job.ranks.size());
+    const int64_t most = job.spec.elastic().max_workers();
+    if (most > 0 && world >= most) continue;
     const int64_t larger = pools.LargestWorld(job);
     if (larger <= world) continue;
     grows = true;

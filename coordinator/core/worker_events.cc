@@ -45,7 +45,6 @@ void LoseRank(Transition& transition, JobRecord& job, int rank, const Loss& loss
 void LoseHolder(Transition& transition, JobRecord& job, CopyHolder& holder, const Loss& loss) {
   if (std::exchange(holder.left, true)) return;
   if (IsAtWork(job) && !AnyFinished(job) && !holder.returned) {
-    job.step = std::max(job.step, loss.step);
     EndEpoch(transition, job,
              {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
               .cause = absl::StrCat("worker ", holder.worker.value(), ", which ",
@@ -125,7 +124,7 @@ void AdoptStaleRank(Transition& transition, WorkerState& worker, const v1::Worke
 // when those were asked already, at once. A rank that it still works as tells so when it is
 // released.
 void AskReturned(Transition& transition, JobRecord& job, const WorkerState& worker) {
-  if (worker.seat) return;
+  if (worker.seat && worker.seat->job == job.id) return;
   const auto is_worker = [&](const CopyHolder& holder) {
     return holder.worker == worker.id && holder.incarnation == worker.incarnation;
   };

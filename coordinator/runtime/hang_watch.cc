@@ -38,13 +38,12 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   const int64_t own = job.spec.elastic().failure_detection_ms();
   absl::Duration patience =
       kDetectionTimes * (own > 0 ? absl::Milliseconds(own) : options_.failure_detection);
-  // It restored already, and has all state to write.
-  if (job.save_and_stop) {
+  // It restored already, or has trained, and has all state to write.
+  const bool trained = journal_.feed().ProgressOf(job.id).step >= job.spec.train().steps();
+  if (job.save_and_stop || trained) {
     return std::max(patience, options_.first_step_time) + StateTime(job.spec);
   }
-  // Nor is it known how long files take that are written after the last step.
-  const bool trained = journal_.feed().ProgressOf(job.id).step >= job.spec.train().steps();
-  if (!job.progressed || trained) return std::max(patience, options_.first_step_time);
+  if (!job.progressed) return std::max(patience, options_.first_step_time);
   const auto found = watches_.find(job.id);
   if (found == watches_.end() || found->second.step_ms.empty()) return patience;
   std::vector<double> times(found->second.step_ms.begin(), found->second.step_ms.end());

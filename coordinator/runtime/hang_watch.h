@@ -42,8 +42,8 @@ class HangWatch {
   // A worker's answer to LocateRank; ignored when it was not asked.
   void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
   // The longest time between two steps: ten times failure_detection, or five times the median of
-  // the last steps; at least first_step_time before the first and after the last one. Of an epoch
-  // that only saves: that, and the time to write the state.
+  // the last steps; at least first_step_time before the first one. After the last one, and of an
+  // epoch that only saves: that, and the time to write the state.
   absl::Duration PatienceOf(const JobRecord& job) const;
   // Ends the job's epoch, which is hung: nothing was heard of it for `stalled`. -1: no rank.
   void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);

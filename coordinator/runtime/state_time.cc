@@ -15,7 +15,7 @@ constexpr int64_t kBytesPerSecond = 16 << 20;
 
 absl::Duration StateTime(const v1::JobSpec& spec) {
   const int64_t bytes = kVersionElementBytes * BuildInventory(ShapeOf(spec.model())).elements;
-  return absl::Milliseconds(bytes / (kBytesPerSecond / 1000));
+  return absl::Seconds(bytes / kBytesPerSecond);
 }
 
 absl::Duration ReadyTime(const JobRecord& job, absl::Duration formation_time) {

@@ -6,7 +6,7 @@
 namespace sherd {
 
 // How long it may take to read or to write all training state of the job, by the slowest disk or
-// network that is waited for: a second for every 16 MiB.
+// network that is waited for: a second for every whole 16 MiB.
 absl::Duration StateTime(const v1::JobSpec& spec);
 
 // From Assign until every rank of the job's epoch is ready: `formation_time`, and, where it does

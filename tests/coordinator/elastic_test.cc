@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/runtime/hang_verdict.h"
+#include "coordinator/runtime/state_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
@@ -440,10 +441,19 @@ TEST_F(ElasticTest, SlowStepsAreGivenFiveTimesTheirMedian) {
 // Its files are written after the last step, which has taken longer than a step may.
 TEST_F(ElasticTest, ARankThatHangsAfterTheLastStepIsFound) {
   Say("w0", StepReportOf(job_, 0, 1000, 3.5));
-  Live(absl::Seconds(119));
+  const absl::Duration writing = StateTime(Job(job_).spec);
+  Live(absl::Seconds(119) + writing);
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
-  Live(absl::Milliseconds(1800));
-  ASSERT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+  const auto asked = [&] {
+    const std::vector<std::string> kinds = links_.at("w0")->Kinds();
+    return std::count(kinds.begin(), kinds.end(), "locate");
+  };
+  const auto await_question = [&] {
+    const auto before = asked();
+    for (int i = 0; i < 40 && asked() == before; ++i) Live(absl::Milliseconds(100));
+    ASSERT_GT(asked(), before);
+  };
+  await_question();
   // What writes does not hang.
   for (const char* where : {"writing (file operation 7)", "writing (file operation 8)"}) {
     Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
@@ -451,7 +461,8 @@ TEST_F(ElasticTest, ARankThatHangsAfterTheLastStepIsFound) {
     Advance(absl::Milliseconds(500));
   }
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  Live(absl::Milliseconds(120'600));
+  Live(absl::Seconds(119) + writing);
+  await_question();
   for (int probe = 0; probe < 2; ++probe) {
     Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
     Locate("w1", 1, "writing (file operation 8)", /*waiting=*/false, {});
@@ -466,7 +477,7 @@ TEST_F(ElasticTest, ARankThatHangsAfterTheLastStepIsFound) {
 TEST_F(ElasticTest, ARankThatHangsWhenAnotherHasFinishedHoldsNoJobUp) {
   Say("w0", StepReportOf(job_, 0, 1000, 3.5));
   Say("w0", FinishedReport(job_, 0));
-  Live(absl::Milliseconds(120'600));
+  Live(absl::Milliseconds(120'600) + StateTime(Job(job_).spec));
   for (int probe = 0; probe < 2; ++probe) {
     Locate("w1", 1, "writing (file operation 8)", /*waiting=*/true, {});
     Advance(absl::Milliseconds(500));

@@ -148,19 +148,28 @@ void HoldingStore::ExpectNone(const std::string& job_id, int64_t epoch) {
 }
 
 std::vector<v1::Holding> HoldingStore::Seal(const std::string& job_id, int64_t epoch) {
+  // Unmapped outside the lock.
+  std::vector<std::shared_ptr<HoldingSegment>> dropped;
   absl::MutexLock lock(&mutex_);
   int64_t& sealed = sealed_[job_id];
   sealed = std::max(sealed, epoch);
   ExpectNone(job_id, epoch);
   std::vector<v1::Holding> held;
-  for (const auto& [key, kept] : segments_) {
-    if (key.job_id != job_id) continue;
-    if (key.epoch <= epoch) kept.segment->Fence();
-    for (int slot = 0; slot < HoldingSegment::kSlots; ++slot) {
-      if (std::optional<v1::Holding> version = kept.segment->Held(slot)) {
-        held.push_back(*std::move(version));
+  for (auto entry = segments_.begin(); entry != segments_.end();) {
+    const auto& [key, kept] = *entry;
+    const size_t before = held.size();
+    if (key.job_id == job_id) {
+      if (key.epoch <= epoch) kept.segment->Fence();
+      for (int slot = 0; slot < HoldingSegment::kSlots; ++slot) {
+        if (std::optional<v1::Holding> version = kept.segment->Held(slot)) {
+          held.push_back(*std::move(version));
+        }
       }
     }
+    // Behind the fence it never will hold anything: an epoch that failed to form needs no memory.
+    const bool drop = key.job_id == job_id && key.epoch <= epoch && held.size() == before;
+    if (drop) dropped.push_back(kept.segment);
+    entry = drop ? segments_.erase(entry) : std::next(entry);
   }
   return held;
 }

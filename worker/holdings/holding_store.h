@@ -57,7 +57,8 @@ class HoldingStore {
 
   // All whole versions of the job. From now on nothing of this epoch or an older one is taken in,
   // and segments of these epochs are fenced, so that the answer stays true whoever still writes to
-  // them. The caller sees to it that no trainer of this process is left.
+  // them; those that hold nothing are dropped. The caller sees to it that no trainer of this process
+  // is left.
   std::vector<v1::Holding> Seal(const std::string& job_id, int64_t epoch)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops what is older than `epoch`, or all of a job that has ended.

@@ -120,6 +120,7 @@ Taken ReadFrom(const Source& source, const v1::RestorePlan& version, const Forma
 
 Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldings& own,
            const FormationAbort& abort) {
+  if (abort.aborted()) return {absl::AbortedError(abort.reason()), {}, {}};
   const absl::StatusOr<std::shared_ptr<HoldingSegment>> segment =
       FindSegment(source, version.step(), own, abort);
   Taken taken;

@@ -70,8 +70,8 @@ class Chooser {
     if (assignment_.has_restore() || assignment_.epoch() > 1) {
       SHERD_ASSIGN_OR_RETURN(CheckpointSearch own, SearchOwn());
       // What is damaged is not forgotten by beginning anew.
-      const bool decides = assignment_.has_restore() || own.found || !own.skipped.empty();
-      if (decides || !excluded_.empty()) return own;
+      own_decides_ = own_decides_ || assignment_.has_restore() || own.found || !own.skipped.empty();
+      if (own_decides_) return own;
     }
     const std::string& resume = assignment_.spec().checkpoint().resume();
     if (resume.empty() || resume == "none") return CheckpointSearch();
@@ -122,6 +122,8 @@ class Chooser {
   const CheckpointSource& source_;
   TrainObserver& observer_;
   std::vector<std::string> excluded_;
+  // There was a checkpoint of the job's own: nothing else is gone on from.
+  bool own_decides_ = false;
   std::vector<std::string> changed_;
 };
 

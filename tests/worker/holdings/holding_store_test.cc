@@ -39,11 +39,14 @@ TEST(HoldingStore, TellsTheWholeVersionsOfOneJob) {
 TEST(HoldingStore, TakesInNothingOfASealedEpoch) {
   HoldingStore store;
   const auto old = MakeIn(store, 1, 0);
+  old->Complete(0, 5, 11);
+  const auto empty = MakeIn(store, 1, 1);
   store.Seal("job-1", 2);
   EXPECT_EQ(store.Make({"job-1", 2, 2, 1}, kSlotBytes, "").status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(store.Keep(old, "").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(store.Find(old->key()), nullptr);
+  EXPECT_EQ(store.Find(empty->key()), nullptr) << "it holds nothing, and never will";
   EXPECT_EQ(store.Find({"job-1", 2, 2, 1}), nullptr);
   MakeIn(store, 3, 0);
   MakeIn(store, 1, 0, "job-2");
