@@ -252,7 +252,7 @@ absl::StatusOr<bool> RankJob::RunStep() {
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
   metrics_.RecordWire(mesh_.counts_by_group());
-  if (commits_.copies()) metrics_.RecordCopies(commits_.costs());
+  metrics_.RecordCopies(commits_.costs());
   v1::StepReport report;
   report.set_step(step);
   report.set_epoch(assignment_.epoch());

@@ -240,8 +240,8 @@ class RemoteHolder : public RemoteCopies {
     world.Start();
     world.WaitForStep(0, 2);
     for (const prometheus::MetricFamily& family : world.registry().Collect()) {
-      if (family.name != "sherd_replica_bytes_total" || family.metric.empty()) continue;
-      sent_bytes_ = family.metric[0].counter.value;
+      if (family.name != "sherd_replica_bytes_total") continue;
+      for (const auto& rank : family.metric) sent_bytes_ += rank.counter.value;
     }
     end(holder);
     // The rank ends by itself, and its peer with it.
