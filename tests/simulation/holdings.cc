@@ -56,6 +56,7 @@ std::vector<v1::Holding> Store::Seal(const std::string& job, int64_t epoch) {
 }
 
 void Store::Retain(const std::string& job, int64_t epoch) {
+  sealed_[job] = std::max(sealed_[job], epoch - 1);
   std::erase_if(segments_, [&](const auto& entry) {
     return entry.first.job == job && entry.first.epoch < epoch;
   });

@@ -178,6 +178,9 @@ void HoldingStore::Retain(const std::string& job_id, int64_t epoch) {
   // Unmapped outside the lock.
   std::vector<std::shared_ptr<HoldingSegment>> dropped;
   absl::MutexLock lock(&mutex_);
+  // Nor does it come late, from an owner that was frozen.
+  int64_t& sealed = sealed_[job_id];
+  sealed = std::max(sealed, epoch - 1);
   ExpectNone(job_id, epoch - 1);
   for (auto entry = segments_.begin(); entry != segments_.end();) {
     const bool drop = entry->first.job_id == job_id && entry->first.epoch < epoch;

@@ -61,7 +61,8 @@ class HoldingStore {
   // is left.
   std::vector<v1::Holding> Seal(const std::string& job_id, int64_t epoch)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Drops what is older than `epoch`, or all of a job that has ended.
+  // Drops what is older than `epoch`, or all of a job that has ended, and takes in none of it from
+  // now on.
   void Retain(const std::string& job_id, int64_t epoch) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 

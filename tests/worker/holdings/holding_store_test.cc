@@ -61,6 +61,9 @@ TEST(HoldingStore, DropsWhatIsNotNeededAnyMore) {
   MakeIn(store, 2, 0);
   MakeIn(store, 1, 0, "job-2");
   store.Retain("job-1", 2);
+  // An owner that was frozen may come with it only now.
+  EXPECT_EQ(store.Make({"job-1", 1, 2, 1}, kSlotBytes, "").status().code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(store.Find({"job-1", 1, 2, 0}), nullptr);
   EXPECT_NE(store.Find({"job-1", 2, 2, 0}), nullptr);
   store.Forget("job-1");
