@@ -202,7 +202,8 @@ class Pods(EndToEnd):
             wait_for(lambda: len(self.get(job)["ranks"]) == 2 and self.state(job) == "RUNNING", "the others go on")
             self.steps_on(job)
             self.pods[1].start()
-            self.wait_for_workers(2)
+            wait_for(lambda: len(self.get(job)["ranks"]) == 4 and self.state(job) == "RUNNING", "the world grows again")
+            self.steps_on(job)
 
         with self.subTest("the coordinator's pod"):
             epoch = self.get(job)["epoch"]
