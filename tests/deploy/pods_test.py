@@ -148,6 +148,8 @@ class Pod:
 class Pods(EndToEnd):
     def setUp(self):
         super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("NOT TESTED: pods run as a user of their own, which only root can start")
         if manifests.kubectl() is None:
             self.skipTest("NOT TESTED: no kubectl 1.27 or later to render the manifests")
         rendered = manifests.render(manifests.kubectl(), manifests.KUBERNETES / "overlays/dev-cpu")

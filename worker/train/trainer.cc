@@ -99,8 +99,9 @@ class RankTrainer final : public Trainer {
     formation_abort_.Abort(reason);
     absl::MutexLock lock(&mutex_);
     aborted_ = true;
-    if (job_ != nullptr) job_->Stop();
+    // The reason first: a job that has stopped tells its peers why, and that must not be all.
     if (mesh_ != nullptr) mesh_->Abort(reason);
+    if (job_ != nullptr) job_->Stop();
   }
 
   void Pause() override {
