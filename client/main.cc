@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/standard_output.h"
+#include "common/command_docs.h"
 #include "common/rpc/security.h"
 #include "plan/job_spec.h"
 
@@ -30,6 +31,7 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string request_id;
   std::optional<int> rank;
+  std::string shell;
   RunOptions run;
   PlanFlags plan;
   // Of a command that the worker program has.
@@ -163,6 +165,11 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   for (const auto& [name, help] : kWorkerCommands) {
     app.add_subcommand(name, help)->prefix_command()->set_help_flag();
   }
+  app.add_subcommand("completion", "Print what has a shell complete commands and options")
+      ->add_option("SHELL", line.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->option_text(" ");
 }
 
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
@@ -207,6 +214,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "sherd " SHERD_VERSION);
   AddCommands(app, line);
+  AddManual(app);
   if (argc > 1 && argv[1][0] != '-' && SuggestCommand(app, argv[1])) {
     return static_cast<int>(ExitCode::kUsage);
   }
@@ -225,6 +233,10 @@ int Main(int argc, char** argv) {
   line.plan.overrides = line.overrides;
   line.run.program = argv[0];
   StandardOutput output;
+  if (command.get_name() == "completion") {
+    std::cout << CompletionScript(app, line.shell).value() << std::flush;
+    return static_cast<int>(std::cout ? ExitCode::kSuccess : ExitCode::kOther);
+  }
   const ExitCode code = Dispatch(command.get_name(), line, output);
   // A full disk or a closed pipe must not pass for success.
   if (!std::cout.flush()) {

@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/check.h"
+#include "common/command_docs.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/rpc/health_server.h"
@@ -170,6 +171,7 @@ int Main(int argc, char** argv) {
   app.add_option("--port-file", flags.port_file, "File to write HOST:PORT to when serving");
   app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process does");
   app.set_version_flag("--version", "sherd-coordinator " SHERD_VERSION);
+  AddManual(app);
   const pid_t parent = getppid();
   try {
     app.parse(argc, argv);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/command_docs.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/rpc/health_server.h"
@@ -238,6 +239,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",
                sherd::kWorkerProgram);
   sherd::DeclareFlags(app, flags);
+  sherd::AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
