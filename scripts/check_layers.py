@@ -50,7 +50,7 @@ MAY_INCLUDE = {
 ONLY_IN = {
     r"grpcpp/|grpc\+\+|\.grpc\.pb\.h": ["common/rpc/", "coordinator/rpc", "worker/agent/session", "worker/agent/channel",
                                        "worker/agent/exit_reporter", "client/job_client", "tests"],
-    r"^openssl/": ["common/rpc/pem_files", "coordinator/rpc/access"],
+    r"^openssl/": ["common/rpc/pem_files", "coordinator/rpc/access", "tests/support/certificates"],
     r"^sqlite3\.h": ["coordinator/store/sqlite", "tests"],
     r"oneapi/dnnl|^dnnl": ["kernels/cpu/gemm", "kernels/cpu/cpu_ops.cc", "bench/sgemm_limit"],
     r"^nccl\.h": ["worker/comm/nccl"],
