@@ -8,6 +8,7 @@
 #include "client/plan_request.h"
 #include "client/progress.h"
 #include "client/standard_output.h"
+#include "common/rpc/security.h"
 
 namespace sherd {
 
@@ -15,6 +16,7 @@ namespace sherd {
 struct Connection {
   // "HOST:PORT"; "" when it was not given.
   std::string coordinator;
+  SecurityOptions security;
   OutputFormat format = OutputFormat::kTable;
 };
 

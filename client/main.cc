@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/standard_output.h"
+#include "common/rpc/security.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -58,6 +60,7 @@ CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLi
                   "The coordinator (default: the environment's SHERD_COORDINATOR)")
       ->envname("SHERD_COORDINATOR")
       ->option_text("HOST:PORT");
+  DeclareCallerSecurity(command, line.connection.security);
   AddFormat(command, line);
   return command;
 }
@@ -164,7 +167,12 @@ void AddCommands(CLI::App& app, CommandLine& line) {
 
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
   const Connection& connection = line.connection;
-  if (command == "run") return RunCommand(line.run, output);
+  if (command == "run") {
+    // What the user has for a cluster does not concern the one that this starts.
+    for (const char* variable : kSecurityVariables) unsetenv(variable);
+    unsetenv("SHERD_TOKENS");
+    return RunCommand(line.run, output);
+  }
   if (command == "plan") return PlanCommand(line.plan, connection.format);
   if (command == "submit") {
     return SubmitCommand(connection, line.job_file, line.overrides, line.request_id);

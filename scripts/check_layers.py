@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Folder → folders of ours that it may include besides itself. The longest matching folder counts.
 MAY_INCLUDE = {
     "common": [],
+    "common/rpc": ["common"],
     "plan": ["common", "sherd"],
     "kernels": ["common"],
     "kernels/cpu": ["common", "kernels"],
@@ -21,9 +22,9 @@ MAY_INCLUDE = {
     "coordinator/core": ["common", "plan", "sherd"],
     "coordinator/store": ["common", "plan", "sherd", "coordinator/core"],
     "coordinator/runtime": ["common", "plan", "sherd", "coordinator/core", "coordinator/store"],
-    "coordinator/rpc": ["common", "plan", "sherd", "coordinator/core", "coordinator/store",
+    "coordinator/rpc": ["common", "common/rpc", "plan", "sherd", "coordinator/core", "coordinator/store",
                         "coordinator/runtime"],
-    "coordinator": ["common", "plan", "sherd", "coordinator/core", "coordinator/store",
+    "coordinator": ["common", "common/rpc", "plan", "sherd", "coordinator/core", "coordinator/store",
                     "coordinator/runtime", "coordinator/rpc"],
     "worker/comm": ["common", "kernels", "kernels/cpu"],
     "worker/holdings": ["common", "sherd", "worker/comm"],
@@ -36,19 +37,20 @@ MAY_INCLUDE = {
                       "worker/checkpoint", "worker/tokenizer"],
     "worker/train": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/comm",
                      "worker/model", "worker/data", "worker/checkpoint", "worker/holdings"],
-    "worker/agent": ["common", "plan", "sherd", "worker/comm", "worker/holdings", "worker/train"],
-    "worker": ["common", "kernels", "kernels/cpu", "plan", "sherd", "worker/agent", "worker/comm",
+    "worker/agent": ["common", "common/rpc", "plan", "sherd", "worker/comm", "worker/holdings", "worker/train"],
+    "worker": ["common", "common/rpc", "kernels", "kernels/cpu", "plan", "sherd", "worker/agent", "worker/comm",
                "worker/checkpoint", "worker/holdings", "worker/train", "worker/sample",
                "worker/data", "worker/pack"],
-    "client": ["common", "plan", "sherd"],
+    "client": ["common", "common/rpc", "plan", "sherd"],
     "bench": None,
     "tests": None,
 }
 
 # Header pattern → the only files or folders that may include it.
 ONLY_IN = {
-    r"grpcpp/|grpc\+\+|\.grpc\.pb\.h": ["coordinator/rpc", "worker/agent/session", "worker/agent/channel",
+    r"grpcpp/|grpc\+\+|\.grpc\.pb\.h": ["common/rpc/", "coordinator/rpc", "worker/agent/session", "worker/agent/channel",
                                        "worker/agent/exit_reporter", "client/job_client", "tests"],
+    r"^openssl/": ["common/rpc/pem_files", "coordinator/rpc/access"],
     r"^sqlite3\.h": ["coordinator/store/sqlite", "tests"],
     r"oneapi/dnnl|^dnnl": ["kernels/cpu/gemm", "kernels/cpu/cpu_ops.cc", "bench/sgemm_limit"],
     r"^nccl\.h": ["worker/comm/nccl"],

@@ -64,6 +64,8 @@ def unrendered():
         if "overlays" in path.parts or path.name in ("kustomization.yaml", "job.yaml"):
             continue
         documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
+        if any(document["kind"] == "StatefulSet" and "selector" not in document["spec"] for document in documents):
+            continue  # a patch
         for container in (container for pod in pods(documents) for container in pod[2]["containers"]):
             container["image"] += f":{version}"
         yield path, documents
@@ -205,6 +207,12 @@ def check_pod(labels, spec, claims, help_of, grace):
             yield from check_words(words, help_of)
             if "--devices=all" in words:
                 yield f"{container['name']}: --devices=all counts the cores of the node"
+        for each in container.get("env", []):
+            programs = {words[0] for words in lines if words[0] in OURS}
+            helps = [help_of(f"{program} --help") for program in programs - {"sherd"}]
+            helps += [help_of("sherd list --help")] if "sherd" in programs else []
+            if each["name"].startswith("SHERD_") and not any(f"Env:{each['name']})" in text for text in helps):
+                yield f"{container['name']}: nothing reads {each['name']}"
         ports = {port.get("name"): port["containerPort"] for port in container.get("ports", [])}
         served = metrics_ports(lines[0])
         if sorted(port for name, port in ports.items() if name.startswith("metrics")) != served:

@@ -19,6 +19,8 @@
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/rpc/health_server.h"
+#include "common/rpc/security.h"
 #include "common/status_macros.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/command_line.h"
@@ -41,6 +43,9 @@
 namespace sherd {
 namespace {
 
+// The name that health checks ask a worker by that is to have a coordinator.
+constexpr char kReady[] = "ready";
+
 // Whether an address leads whoever uses it to itself.
 bool IsLoopback(absl::string_view network_address) {
   return absl::StartsWith(network_address, "tcp:127.") ||
@@ -53,6 +58,13 @@ std::string OutputRootOf(const WorkerFlags& flags) {
   const auto directory =
       std::filesystem::absolute(flags.output_root.empty() ? "." : flags.output_root, error);
   return error ? "" : directory.lexically_normal().string();
+}
+
+// Its address, and that what it is called with can be: else every attempt would fail alike.
+absl::Status CheckCoordinator(const WorkerFlags& flags) {
+  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(ReadAuthorization(flags.security).status());
+  return CheckSecurity(flags.security, flags.coordinator);
 }
 
 absl::StatusOr<std::unique_ptr<DataListener>> BindListener(const WorkerFlags& flags) {
@@ -107,7 +119,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   // A child was started through a link in /proc that would be its name in process lists.
   prctl(PR_SET_NAME, kWorkerProgram);
   SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));
-  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   SHERD_ASSIGN_OR_RETURN(const absl::Duration connect_timeout, ParseTimeout(flags.connect_timeout));
   const auto registry = std::make_shared<prometheus::Registry>();
@@ -117,6 +129,13 @@ absl::Status RunWorker(const WorkerFlags& flags) {
     SHERD_RETURN_IF_ERROR(CheckAddress("--metrics", flags.metrics));
     SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
     Log(Severity::kInfo, absl::StrCat("serving /metrics on port ", metrics_server->port()));
+  }
+  std::unique_ptr<HealthServer> health;
+  if (!flags.health.empty()) {
+    SHERD_RETURN_IF_ERROR(CheckAddress("--health", flags.health));
+    SHERD_ASSIGN_OR_RETURN(health, HealthServer::Start(flags.health));
+    health->Set(kReady, false);
+    Log(Severity::kInfo, absl::StrCat("answering health checks on ", health->address()));
   }
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
@@ -134,6 +153,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
         absl::StrCat("workers of other hosts come to ", options.identity.network_address()));
   }
   options.session.coordinator = flags.coordinator;
+  options.session.security = flags.security;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
     return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
@@ -144,6 +164,9 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   };
   options.holdings = &holdings;
   options.metrics = registry;
+  if (health != nullptr) {
+    options.on_registered = [&health](bool registered) { health->Set(kReady, registered); };
+  }
 
   Agent agent(std::move(options));
   const SignalWatcher watcher([&agent, asked = false](const char* signal) mutable {
@@ -164,21 +187,26 @@ absl::Status RunWorker(const WorkerFlags& flags) {
 absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   SetLogProgram("supervisor");
   SHERD_ASSIGN_OR_RETURN(const int slots, ParseDevices(flags.devices, HostCores()));
-  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(ParseTimeout(flags.connect_timeout).status());
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots);
   std::vector<std::string> metrics(slots);
+  std::vector<std::string> health(slots);
   SupervisorOptions options;
   for (size_t slot = 0; slot < metrics.size(); ++slot) {
     options.workers.push_back(WorkerIdOf(flags, DeviceOf(slot)));
-    if (flags.metrics.empty()) continue;
-    SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildMetrics(flags.metrics, slot));
+    if (!flags.metrics.empty()) {
+      SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildAddress("--metrics", flags.metrics, slot));
+    }
+    if (!flags.health.empty()) {
+      SHERD_ASSIGN_OR_RETURN(health[slot], ChildAddress("--health", flags.health, slot));
+    }
   }
-  ExitReporter reporter(flags.coordinator);
+  ExitReporter reporter(flags.coordinator, flags.security);
   options.program = "/proc/self/exe";
   options.arguments = [&](size_t slot, Incarnation incarnation) {
-    return ChildArguments(flags, threads, metrics[slot], slot, incarnation);
+    return ChildArguments(flags, threads, metrics[slot], health[slot], slot, incarnation);
   };
   options.report_exit = [&reporter](v1::ReportExitRequest request) {
     reporter.Report(std::move(request));

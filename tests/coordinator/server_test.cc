@@ -40,7 +40,8 @@ class InProcessCoordinator {
             {}, clock_, log, [](int bytes) { return std::string(bytes, 's'); }, metrics_),
         loop_(controller_, clock_, metrics_) {
     EXPECT_TRUE(controller_.Recover().ok());
-    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(address, loop_, *registry_);
+    absl::StatusOr<std::unique_ptr<Server>> server =
+        Server::Start({.address = address}, loop_, *registry_);
     EXPECT_TRUE(server.ok()) << server.status();
     if (server.ok()) server_ = *std::move(server);
     thread_ = std::thread([this] { status_ = loop_.Run(); });

@@ -246,8 +246,14 @@ v1::Hello Agent::MakeHello() {
   return hello;
 }
 
-void Agent::OnConnected() { metrics_.Connected(); }
-void Agent::OnDisconnected() { metrics_.Disconnected(); }
+void Agent::OnConnected() {
+  metrics_.Connected();
+  options_.on_registered(true);
+}
+void Agent::OnDisconnected() {
+  metrics_.Disconnected();
+  options_.on_registered(false);
+}
 void Agent::OnAssign(v1::Assignment assignment) { Post(AssignReceived{std::move(assignment)}); }
 void Agent::OnAbort(v1::Abort abort) { Post(AbortReceived{std::move(abort)}); }
 void Agent::OnInspect(v1::InspectData request) { inspector_.Inspect(std::move(request)); }

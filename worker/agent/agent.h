@@ -33,6 +33,8 @@ struct AgentOptions {
   // Called on a thread of its own.
   std::function<absl::Status(const v1::InspectData&)> inspect;
   std::shared_ptr<prometheus::Registry> metrics;
+  // Hears whether there is a session. Called from the session's thread; must not block.
+  std::function<void(bool)> on_registered = [](bool) {};
   // A trainer ends within 500 ms of its abort; one that does not within this is beyond help.
   absl::Duration abort_limit = absl::Seconds(10);
   // A worker that is told to leave goes on until the coordinator lets it go, for this long.

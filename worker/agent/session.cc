@@ -27,9 +27,8 @@ constexpr absl::Duration kConnectLimit = absl::Seconds(2);
 
 class Session::Stream {
  public:
-  Stream(const std::string& coordinator, absl::Duration connect_limit, grpc::ClientContext& context)
-      : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator, connect_limit))),
-        stream_(stub_->Session(&context)) {}
+  Stream(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context)
+      : stub_(v1::WorkerService::NewStub(channel)), stream_(stub_->Session(&context)) {}
   bool Write(const v1::SessionRequest& request) { return stream_->Write(request); }
   bool Read(v1::SessionResponse& response) { return stream_->Read(&response); }
   void WritesDone() { stream_->WritesDone(); }
@@ -182,7 +181,14 @@ absl::Status Session::Verdict(const absl::Status& why, absl::Duration give_up_at
 }
 
 Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
+  // Anew for every stream: certificates and tokens are renewed.
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      MakeCoordinatorChannel(options_.security, options_.coordinator, connect_limit);
+  if (!channel.ok()) return {channel.status(), /*welcomed=*/false};
   grpc::ClientContext context;
+  if (const absl::Status authorized = Authorize(options_.security, context); !authorized.ok()) {
+    return {authorized, /*welcomed=*/false};
+  }
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return {absl::CancelledError("stopping"), /*welcomed=*/false};
@@ -192,7 +198,7 @@ Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
     buffer_.Rewind();
     answers_.clear();
   }
-  Stream stream(options_.coordinator, connect_limit, context);
+  Stream stream(*channel, context);
   v1::SessionRequest hello;
   *hello.mutable_hello() = handler_.MakeHello();
   MendStrings(hello);

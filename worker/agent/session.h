@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/security.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/report_buffer.h"
 
@@ -21,6 +22,7 @@ namespace sherd {
 
 struct SessionOptions {
   std::string coordinator;  // "HOST:PORT"
+  SecurityOptions security;
   // Longest wait for the first Welcome; zero waits for ever. A session that once was is never given
   // up.
   absl::Duration connect_timeout = absl::ZeroDuration();
