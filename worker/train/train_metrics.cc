@@ -72,12 +72,17 @@ TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& jo
                                  {{"phase", phase}})
                           .metric);
   }
+  memory_peak_total_ =
+      AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool; peak: of all at one moment.",
+               {{"pool", "peak"}})
+          .metric;
   for (int pool = 0; pool < kPools; ++pool) {
     const Labels label{{"pool", NameOf(static_cast<Pool>(pool))}};
     memory_.push_back(
         AddGauge("sherd_memory_bytes", "Model memory of the rank by pool.", label).metric);
-    memory_peak_.push_back(
-        AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool.", label).metric);
+    memory_peak_.push_back(AddGauge("sherd_memory_peak_bytes",
+                                    "Largest so far, by pool; peak: of all at one moment.", label)
+                               .metric);
   }
 }
 
@@ -87,12 +92,12 @@ TrainMetrics::WireSeries TrainMetrics::AddWire(Collective op, WireGroup group) {
                      {"transport", std::string(transports_[static_cast<size_t>(group)])}};
   auto& family = prometheus::BuildHistogram()
                      .Name("sherd_collective_seconds")
-                     .Help("Time of a collective on the communication thread, waiting for other "
-                           "ranks included.")
+                     .Help(
+                         "Time of a collective on the communication thread, waiting for other "
+                         "ranks included.")
                      .Register(registry_);
-  auto& seconds = family.Add(
-      Merge(label, labels_),
-      prometheus::Histogram::BucketBoundaries(kCallSeconds.begin(), kCallSeconds.end()));
+  auto& seconds = family.Add(Merge(label, labels_), prometheus::Histogram::BucketBoundaries(
+                                                        kCallSeconds.begin(), kCallSeconds.end()));
   return {
       AddCounter("sherd_collective_bytes_total", "Bytes sent to other ranks.", label).metric,
       AddCounter("sherd_collective_messages_total", "Messages sent to other ranks.", label).metric,
@@ -134,6 +139,7 @@ void TrainMetrics::RecordPhases(const PhaseSeconds& phases) {
 }
 
 void TrainMetrics::RecordMemory(const MemoryMeter& meter) {
+  memory_peak_total_->Set(static_cast<double>(meter.peak_total()));
   for (int pool = 0; pool < kPools; ++pool) {
     const size_t at = static_cast<size_t>(pool);
     memory_[at]->Set(static_cast<double>(meter.current(static_cast<Pool>(pool))));

@@ -70,6 +70,7 @@ class TrainMetrics {
   std::vector<prometheus::Counter*> phases_;
   std::vector<prometheus::Gauge*> memory_;
   std::vector<prometheus::Gauge*> memory_peak_;
+  prometheus::Gauge* memory_peak_total_;
   // Of one collective in one group; made when the first bytes are sent.
   struct WireSeries {
     prometheus::Counter* bytes = nullptr;
