@@ -81,7 +81,11 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
                              .Name("sherd_rolled_back_steps_total")
                              .Help("Committed steps that were lost and trained again.")
                              .Register(registry)
-                             .Add({})) {}
+                             .Add({})) {
+  for (const char* kind : {"straggler", "replicas", "divergence", "numerics", "checkpoint"}) {
+    warnings_.Add({{"kind", kind}});
+  }
+}
 
 void JobMetrics::Observe(const v1::JobEvent& entry) {
   Account& account = accounts_[JobId(entry.job_id())];
