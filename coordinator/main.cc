@@ -131,7 +131,8 @@ absl::Status Serve(const Flags& flags, StopSignals& signals) {
   }
   std::unique_ptr<MetricsServer> metrics_server;
   if (!flags.metrics.empty()) {
-    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
+    SHERD_ASSIGN_OR_RETURN(
+        metrics_server, MetricsServer::Start(flags.metrics, registry, {{"state", flags.data_dir}}));
     Log(Severity::kInfo, absl::StrCat("metrics on port ", metrics_server->port()));
   }
   absl::Status ended;
@@ -161,8 +162,8 @@ int Main(int argc, char** argv) {
   app.add_option("--health", flags.health,
                  "HOST:PORT to answer health checks on, in plain text and nothing else");
   app.add_option(
-      "--tokens", flags.tokens,
-      "File of who may call: ROLE NAME SHA256 a line, ROLE view, submit, admin or worker")
+         "--tokens", flags.tokens,
+         "File of who may call: ROLE NAME SHA256 a line, ROLE view, submit, admin or worker")
       ->envname("SHERD_TOKENS");
   DeclareSecurity(app, flags.security);
   app.add_option("--failure-detection", flags.failure_detection,

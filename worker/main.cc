@@ -128,7 +128,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   std::unique_ptr<MetricsServer> metrics_server;
   if (!flags.metrics.empty()) {
     SHERD_RETURN_IF_ERROR(CheckAddress("--metrics", flags.metrics));
-    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
+    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry,
+                                                                {{"output", OutputRootOf(flags)}}));
     Log(Severity::kInfo, absl::StrCat("serving /metrics on port ", metrics_server->port()));
   }
   std::unique_ptr<HealthServer> health;

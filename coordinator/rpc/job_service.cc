@@ -1,6 +1,7 @@
 #include "coordinator/rpc/job_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -63,7 +64,9 @@ grpc::Status JobService::Forward(const char* method, const grpc::ServerContext& 
   if (const absl::Status allowed = access_.Check(context, role); !allowed.ok()) {
     return Finish(method, allowed);
   }
+  const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<T> answer = Ask<T>(loop_, patience, std::move(question));
+  counter_.Took(method, absl::FromChrono(std::chrono::steady_clock::now() - start));
   if (answer.ok()) *response = *std::move(answer);
   return Finish(method, answer.status());
 }

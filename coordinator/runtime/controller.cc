@@ -62,6 +62,7 @@ absl::Status Controller::Recover() {
 }
 
 void Controller::Append(v1::DurableEvent event) {
+  metrics_.Observe(event);
   for (const Action& action : journal_.Append(std::move(event))) Perform(action);
 }
 

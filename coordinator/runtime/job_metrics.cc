@@ -67,6 +67,11 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
                             .Name("sherd_recovery_seconds")
                             .Help("Time from what ended an epoch to the next step, by phase.")
                             .Register(registry)),
+      warnings_(prometheus::BuildCounter()
+                    .Name("sherd_job_warnings_total")
+                    .Help("Warnings in the feeds of jobs since the start, by kind; a checkpoint "
+                          "that could not be saved counts as checkpoint.")
+                    .Register(registry)),
       checkpoint_seconds_(prometheus::BuildHistogram()
                               .Name("sherd_checkpoint_seconds")
                               .Help("Time from a snapshot to the durable checkpoint.")
@@ -76,7 +81,11 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
                              .Name("sherd_rolled_back_steps_total")
                              .Help("Committed steps that were lost and trained again.")
                              .Register(registry)
-                             .Add({})) {}
+                             .Add({})) {
+  for (const char* kind : {"straggler", "replicas", "divergence", "numerics", "checkpoint"}) {
+    warnings_.Add({{"kind", kind}});
+  }
+}
 
 void JobMetrics::Observe(const v1::JobEvent& entry) {
   Account& account = accounts_[JobId(entry.job_id())];
@@ -95,7 +104,11 @@ void JobMetrics::Observe(const v1::JobEvent& entry) {
     for (const auto& [phase, seconds] : entry.epoch().recovery_seconds()) {
       recovery_seconds_.Add({{"phase", phase}}, Seconds()).Observe(seconds);
     }
-  } else if (entry.has_checkpoint() && entry.checkpoint().error().empty()) {
+  } else if (entry.has_warning()) {
+    warnings_.Add({{"kind", entry.warning().kind()}}).Increment();
+  } else if (entry.has_checkpoint() && !entry.checkpoint().error().empty()) {
+    warnings_.Add({{"kind", "checkpoint"}}).Increment();
+  } else if (entry.has_checkpoint()) {
     account.last_checkpoint = time;
     checkpoint_seconds_.Observe(std::max(0.0, entry.checkpoint().seconds()));
   }

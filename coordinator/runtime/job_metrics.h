@@ -60,6 +60,7 @@ class JobMetrics {
   prometheus::Family<prometheus::Gauge>& checkpoint_age_;
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Histogram>& recovery_seconds_;
+  prometheus::Family<prometheus::Counter>& warnings_;
   prometheus::Histogram& checkpoint_seconds_;
   prometheus::Counter& rolled_back_steps_;
   std::map<JobId, Series> series_;

@@ -247,7 +247,7 @@ class Metrics(EndToEnd):
         self.assertIn("sherd_build_info", self.scrape(self.metrics_address(coordinator)))
         text = self.scrape(self.metrics_address(worker))
         for series in ("sherd_step_seconds_bucket", "sherd_phase_seconds_total", "sherd_tokens_total",
-                       "sherd_loss", "sherd_memory_bytes", "sherd_collective_seconds_total",
+                       "sherd_loss", "sherd_memory_bytes", "sherd_collective_seconds_sum",
                        "sherd_collective_bytes_total", "sherd_build_info", "sherd_job_info"):
             self.assertIn(series, text)
         self.sherd("cancel", job, check=0)

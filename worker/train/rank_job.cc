@@ -10,6 +10,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
+#include "plan/model_flops.h"
 #include "plan/schedule.h"
 #include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
@@ -141,12 +142,14 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
-               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()),
+               std::string(NameOf(spec_.parallel().strategy())), assignment.rank(),
+               mesh.transports()),
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
   metrics_.RecordMemory(meter_);
+  metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -248,7 +251,10 @@ absl::StatusOr<bool> RankJob::RunStep() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   step_ = step;
   const double lr = LearningRate(spec_.train(), step);
-  metrics_.RecordStep(figures, seconds, step, lr);
+  // Ranks with micro-batches of a last round have one more than others: this is their mean.
+  const double flops = TrainingFlops(plan_.shape, plan_.inventory, spec_.train().seq_len(),
+                                     figures.tokens / mesh_.data_size());
+  metrics_.RecordStep(figures, seconds, step, lr, flops, spec_.train().global_batch());
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
   metrics_.RecordWire(mesh_.counts_by_group());

@@ -148,16 +148,28 @@ absl::Status RankMesh::Explain(const absl::Status& error) const {
   return source == nullptr ? error : WithRanks(error, source->ranks);
 }
 
-GroupCounts RankMesh::counts_by_group() const {
+std::array<WireGroup, 4> RankMesh::wire_groups() const {
   // Where nobody else holds copies, those that share shards are the data-parallel group.
   const WireGroup sharers = axes_.replicas.comm == nullptr ? WireGroup::kData : WireGroup::kShard;
-  const WireGroup groups[] = {sharers, WireGroup::kReplica, WireGroup::kTensor, WireGroup::kKvCopy};
+  return {sharers, WireGroup::kReplica, WireGroup::kTensor, WireGroup::kKvCopy};
+}
+
+GroupCounts RankMesh::counts_by_group() const {
   GroupCounts counts{};
   for (size_t axis = 0; axis < all().size(); ++axis) {
     const Communicator* comm = all()[axis]->comm.get();
-    if (comm != nullptr) counts[static_cast<size_t>(groups[axis])] = comm->counts();
+    if (comm != nullptr) counts[static_cast<size_t>(wire_groups()[axis])] = comm->counts();
   }
   return counts;
+}
+
+std::array<absl::string_view, kWireGroups> RankMesh::transports() const {
+  std::array<absl::string_view, kWireGroups> transports{};
+  for (size_t axis = 0; axis < all().size(); ++axis) {
+    const Communicator* comm = all()[axis]->comm.get();
+    if (comm != nullptr) transports[static_cast<size_t>(wire_groups()[axis])] = comm->transport();
+  }
+  return transports;
 }
 
 int64_t RankMesh::control_bytes() const {

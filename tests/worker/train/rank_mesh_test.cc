@@ -92,6 +92,7 @@ class FailingCommunicator final : public Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  absl::string_view transport() const override { return "shm"; }
   std::byte* arena() const override { return arena_.data(); }
   int64_t arena_bytes() const override { return arena_.bytes(); }
   int64_t control_bytes() const override { return 0; }

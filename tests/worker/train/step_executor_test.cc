@@ -46,6 +46,7 @@ class LateCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  absl::string_view transport() const override { return "shm"; }
   std::byte* arena() const override { return arena_.data(); }
   int64_t arena_bytes() const override { return arena_.bytes(); }
   int64_t control_bytes() const override { return 0; }
