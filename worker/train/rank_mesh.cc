@@ -36,9 +36,13 @@ absl::Status ExchangeInPieces(Communicator& comm, const std::byte* record, std::
 
 absl::Status WithRanks(const absl::Status& error, const std::vector<int>& ranks) {
   if (ranks.back() + 1 == static_cast<int>(ranks.size())) return error;
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(), " (ranks of a group that are ranks ",
-                                   absl::StrJoin(ranks, ", "), " of the job)"));
+  absl::Status explained(error.code(),
+                         absl::StrCat(error.message(), " (ranks of a group that are ranks ",
+                                      absl::StrJoin(ranks, ", "), " of the job)"));
+  error.ForEachPayload([&explained](absl::string_view url, const absl::Cord& payload) {
+    explained.SetPayload(url, payload);
+  });
+  return explained;
 }
 
 RankMesh::RankMesh(Axes axes) : axes_(std::move(axes)) {

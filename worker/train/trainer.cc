@@ -16,6 +16,7 @@
 #include "plan/ledger.h"
 #include "worker/checkpoint/find.h"
 #include "worker/checkpoint/save.h"
+#include "worker/comm/formation.h"
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
 #include "worker/holdings/holding_links.h"
@@ -136,7 +137,7 @@ class RankTrainer final : public Trainer {
 
     result.operation = "forming the process groups";
     own_doing_ = false;
-    SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes, FormAxes(groups, plan));
+    SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes, FormAxes(groups, plan, result.lost_peer));
     const absl::Duration forming = timer_.elapsed();
     RankMesh mesh(std::move(axes));
     absl::Status status = RunFormed(plan, mesh, std::move(data), forming, observer, result);
@@ -153,15 +154,22 @@ class RankTrainer final : public Trainer {
     return status;
   }
 
-  // Every rank of the world forms its groups in this order.
-  absl::StatusOr<RankMesh::Axes> FormAxes(const RankGroups& groups, const RankPlan& plan) {
+  // Every rank of the world forms its groups in this order. `lost_peer`: the rank of the world that
+  // it failed for, if another's it is.
+  absl::StatusOr<RankMesh::Axes> FormAxes(const RankGroups& groups, const RankPlan& plan,
+                                          int& lost_peer) {
     RankMesh::Axes axes;
     absl::Status formed;
     const auto form = [&](const RankGroup& group, int64_t arena_bytes, RankMesh::Axis& axis) {
       if (!formed.ok()) return;
       absl::StatusOr<RankMesh::Axis> made = FormAxis(group, arena_bytes);
-      if (made.ok()) axis = *std::move(made);
       formed = made.status();
+      if (made.ok()) axis = *std::move(made);
+      const int member = LostMemberOf(formed);
+      // What members say of each other comes over the network.
+      if (member >= 0 && member < static_cast<int>(group.ranks.size())) {
+        lost_peer = group.ranks[static_cast<size_t>(member)];
+      }
     };
     form(groups.sharers, ArenaBytes(plan), axes.sharers);
     form(groups.replicas, ReplicaArenaBytes(plan), axes.replicas);
