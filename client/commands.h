@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,15 @@ ExitCode WatchCommand(const Connection& connection, const std::string& job_id);
 // The ranks' log lines alone; those of one rank when `rank` is given.
 ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
                      std::optional<int> rank);
+
+struct TopOptions {
+  // A duration.
+  std::string interval = "2s";
+  // So many looks; 0: until it is interrupted.
+  int64_t count = 0;
+};
+// Shows jobs, ranks and workers again and again: on a terminal in place, else one after the other.
+ExitCode TopCommand(const Connection& connection, const TopOptions& options);
 
 struct RunOptions {
   std::string job_file;

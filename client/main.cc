@@ -32,6 +32,7 @@ struct CommandLine {
   std::string request_id;
   std::optional<int> rank;
   std::string shell;
+  TopOptions top;
   RunOptions run;
   PlanFlags plan;
   // Of a command that the worker program has.
@@ -158,6 +159,13 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
+  CLI::App& top = AddRemote(app, "top", "Watch jobs, ranks, memory, speed and recoveries", line);
+  top.add_option("--interval", line.top.interval, "Between two looks")
+      ->capture_default_str()
+      ->option_text("TIME");
+  top.add_option("--count", line.top.count, "So many looks (default: until Ctrl-C)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->option_text("N");
   AddRemote(app, "drain", "Have a worker leave when its work has moved to others", line)
       .add_option("WORKER", line.worker_id, "The worker's id, as `sherd workers` shows it")
       ->required()
@@ -190,6 +198,7 @@ ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardO
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);
   if (command == "workers") return WorkersCommand(connection);
+  if (command == "top") return TopCommand(connection, line.top);
   if (command == "drain") return DrainCommand(connection, line.worker_id);
   return WorkerCommand(command, line.remaining);
 }

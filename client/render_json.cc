@@ -119,6 +119,9 @@ Json RanksJson(const v1::Job& job) {
                      {"worker", rank.worker_id()},
                      {"status", rank.status()},
                      {"reason", rank.reason()}});
+    if (!rank.has_peak()) continue;
+    ranks.back()["peak"] = {{"predicted", rank.peak().predicted()},
+                            {"measured", rank.peak().measured()}};
   }
   return ranks;
 }
@@ -167,6 +170,14 @@ Json JobJson(const v1::Job& job) {
                {"submitted", TimeJson(job.submitted_unix_ms())},
                {"ended", TimeJson(job.ended_unix_ms())},
                {"weights_path", job.weights_path()}};
+  if (job.has_last_step()) {
+    json["last_step"] = StepJson(job.last_step());
+    json["last_step"].erase("event");
+  }
+  if (job.has_last_epoch()) {
+    json["last_epoch"] = EpochJson(job.last_epoch());
+    json["last_epoch"].erase("event");
+  }
   if (job.ranks_size() > 0) json["ranks"] = RanksJson(job);
   if (job.has_spec()) json["spec"] = SpecJson(job.spec());
   return json;

@@ -112,7 +112,7 @@ void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse>
       seen != state.jobs_by_request.end()) {
     const JobRecord& job = *FindJob(state, seen->second);
     v1::SubmitResponse response;
-    *response.mutable_job() = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kFull);
+    *response.mutable_job() = ViewJob(job, journal_.feed(), JobDetail::kFull);
     return Answer<v1::SubmitResponse>(reply, std::move(response));
   }
   for (auto& [number, inspection] : inspections_) {
@@ -218,7 +218,8 @@ void JobDesk::Accept(const Inspection& inspection) {
   submitted->set_secret(random_(kSecretBytes));
   append_(std::move(event));
   v1::SubmitResponse response;
-  *response.mutable_job() = ViewJob(*FindJob(journal_.state(), id), {}, JobDetail::kFull);
+  *response.mutable_job() =
+      ViewJob(*FindJob(journal_.state(), id), journal_.feed(), JobDetail::kFull);
   response.set_created(true);
   for (const Reply<v1::SubmitResponse>& reply : inspection.replies) {
     Answer<v1::SubmitResponse>(reply, response);
@@ -248,7 +249,7 @@ void JobDesk::Cancel(const JobId& id, Reply<v1::CancelResponse> reply) {
     append_(std::move(event));
   }
   v1::CancelResponse response;
-  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  *response.mutable_job() = ViewJob(*job, journal_.feed(), JobDetail::kFull);
   Answer<v1::CancelResponse>(reply, std::move(response));
 }
 
@@ -256,7 +257,7 @@ void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
   const JobRecord* job = FindJob(journal_.state(), id);
   if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(journal_.state(), id));
   v1::GetJobResponse response;
-  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  *response.mutable_job() = ViewJob(*job, journal_.feed(), JobDetail::kFull);
   Answer<v1::GetJobResponse>(reply, std::move(response));
 }
 
@@ -268,7 +269,7 @@ void JobDesk::ListJobs(int64_t next, Reply<v1::ListJobsResponse> reply) {
   for (auto entry = next > 0 ? newest_first.lower_bound(next) : newest_first.begin();
        entry != newest_first.end(); ++entry) {
     const JobRecord& job = *entry->second;
-    v1::Job view = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kSummary);
+    v1::Job view = ViewJob(job, journal_.feed(), JobDetail::kSummary);
     bytes += static_cast<int64_t>(view.ByteSizeLong());
     if (bytes > kMostListBytes && !response.jobs().empty()) {
       response.set_next(entry->first);
