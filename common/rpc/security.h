@@ -19,14 +19,14 @@ namespace sherd {
 // How a process proves who it is, and whom it believes. Paths of files; "" for none.
 struct SecurityOptions {
   // PEM: who signs the certificates of the other side.
-  std::string ca;
+  std::string ca = {};
   // PEM: this process's own, with what leads to a certificate of `ca`; and its private key.
-  std::string certificate;
-  std::string key;
+  std::string certificate = {};
+  std::string key = {};
   // Of whoever calls: the bearer token, alone in the file.
-  std::string token;
+  std::string token = {};
   // Of whoever calls: the name in the coordinator's certificate. "": the host that is called.
-  std::string server_name;
+  std::string server_name = {};
   // Plain text, also where others may listen.
   bool insecure = false;
 };

@@ -12,10 +12,10 @@ namespace sherd {
 
 struct ServerOptions {
   // "HOST:PORT"; port 0 takes a free one.
-  std::string address;
-  SecurityOptions security;
+  std::string address = {};
+  SecurityOptions security = {};
   // The file of tokens (access.h); "": whoever reaches the server may do everything.
-  std::string tokens;
+  std::string tokens = {};
 };
 
 // The coordinator's gRPC server, with health checks and reflection. Thread-safe.
