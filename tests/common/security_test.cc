@@ -3,6 +3,7 @@
 
 #include "common/rpc/security.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>

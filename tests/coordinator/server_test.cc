@@ -453,7 +453,7 @@ TEST_F(ServerTest, CallsAreCounted) {
 TEST_F(ServerTest, ATakenPortIsOneSentence) {  // F28
   prometheus::Registry registry;
   const absl::Status status =
-      Server::Start(coordinator_->address(), coordinator_->loop(), registry).status();
+      Server::Start({.address = coordinator_->address()}, coordinator_->loop(), registry).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(coordinator_->address()));
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
