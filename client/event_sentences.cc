@@ -36,7 +36,7 @@ std::string EpochSentence(const v1::EpochReport& epoch) {
 
 std::string RollbackSentence(const v1::Rollback& rollback) {
   return absl::StrCat("back from step ", rollback.from_step(), " to step ", rollback.to_step(),
-                      ": ", Printable(rollback.reason()));
+                      ", the steps behind it come again: ", Printable(rollback.reason()));
 }
 
 std::string CheckpointSentence(const v1::CheckpointReport& checkpoint) {

@@ -67,6 +67,8 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       return;
     case v1::JobEvent::kRollback:
       Say(RollbackSentence(event.rollback()));
+      // Its figures count no more; the steps behind come again.
+      if (step_ && step_->step() > event.rollback().to_step()) step_.reset();
       return;
     case v1::JobEvent::kCheckpoint:
       Say(CheckpointSentence(event.checkpoint()));

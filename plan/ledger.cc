@@ -270,12 +270,17 @@ int64_t CopiesBytes(const RankPlan& plan) {
 
 }  // namespace
 
-v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads) {
-  int64_t stored_for_bytes = 0;
+int64_t StoredForBytes(const v1::Assignment& assignment) {
+  int64_t bytes = 0;
   for (const int owner : assignment.stored_for()) {
-    stored_for_bytes += HoldingBytes(BuildRankPlan(assignment.spec(), owner, assignment.world()));
+    bytes += HoldingBytes(BuildRankPlan(assignment.spec(), owner, assignment.world()));
   }
-  return PredictLedger(plan, assignment.spec(), threads, MediaOf(assignment), stored_for_bytes);
+  return bytes;
+}
+
+v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads) {
+  return PredictLedger(plan, assignment.spec(), threads, MediaOf(assignment),
+                       StoredForBytes(assignment));
 }
 
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,

@@ -114,6 +114,8 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 // stores.
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1,
                              const GroupMedia& media = {}, int64_t stored_for_bytes = 0);
+// Of what the assignment's process stores for ranks on other hosts.
+int64_t StoredForBytes(const v1::Assignment& assignment);
 // Of the rank of this assignment.
 v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads);
 

@@ -80,11 +80,6 @@ void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::stri
 
 namespace {
 
-// Where `from` reaches `to`.
-const std::string& AddressFor(const WorkerState& from, const WorkerState& to) {
-  return ShareMemory(from, to) ? to.data_address : to.network_address;
-}
-
 // Who of the holders of one part gives it to rank `rank` on `own`; nullptr when nobody can.
 const PartHolder* ChooseSource(const State& state, const JobRecord& job,
                                const std::vector<PartHolder>& holders, const WorkerState& own,
@@ -96,8 +91,9 @@ const PartHolder* ChooseSource(const State& state, const JobRecord& job,
     if (holder.worker == own.id) return &holder;
     const WorkerState& worker = *FindWorker(state, holder.worker);
     if (!Reaches(own, worker)) continue;
-    const bool excluded = job.excluded.contains(holder.worker);
-    choices[excluded ? 2 : ShareMemory(own, worker) ? 0 : 1].push_back(&holder);
+    const bool avoided =
+        job.excluded.contains(holder.worker) || IsBroken(job, own.id, holder.worker);
+    choices[avoided ? 2 : ShareMemory(own, worker) ? 0 : 1].push_back(&holder);
   }
   for (const std::vector<const PartHolder*>& choice : choices) {
     // Many ranks may need the same part: not all of the same process.

@@ -16,6 +16,9 @@ void AskHolders(Transition& transition, JobRecord& job) {
   if (std::exchange(job.holders_asked, true)) return;
   for (const CopyHolder& holder : job.holders) {
     if (holder.left) continue;
+    // Of another epoch of the job: it says so when it is released.
+    const WorkerState* worker = transition.Worker(holder.worker);
+    if (worker != nullptr && worker->seat && worker->seat->job == job.id) continue;
     transition.Act(SendReportHoldings{holder.worker, holder.incarnation, job.id, job.epoch});
   }
 }

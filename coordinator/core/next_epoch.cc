@@ -150,23 +150,24 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   return point;
 }
 
-std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore) {
-  std::set<WorkerId> unable;
+std::optional<std::set<std::string>> ReadersOf(const State& state, const RestorePoint& restore) {
+  std::optional<std::set<std::string>> readers;
   for (const auto& [part, holders] : restore.parts) {
-    std::vector<const WorkerState*> sources;
-    for (const PartHolder& holder : holders) sources.push_back(FindWorker(state, holder.worker));
-    const bool open = std::any_of(sources.begin(), sources.end(), [](const WorkerState* source) {
-      return !source->network_address.empty();
-    });
+    std::set<std::string> near;
+    bool open = false;
+    for (const PartHolder& holder : holders) {
+      const WorkerState& source = *FindWorker(state, holder.worker);
+      near.insert(MemoryDomainOf(source));
+      open = open || !source.network_address.empty();
+    }
     if (open) continue;
-    for (const auto& [id, worker] : state.workers) {
-      const bool reads = std::any_of(
-          sources.begin(), sources.end(),
-          [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
-      if (!reads) unable.insert(id);
+    if (!readers) {
+      readers = std::move(near);
+    } else {
+      std::erase_if(*readers, [&](const std::string& name) { return !near.contains(name); });
     }
   }
-  return unable;
+  return readers;
 }
 
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
@@ -174,7 +175,8 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   std::erase(transition.state().queue, job.id);
   job.waiting = Waiting::kNone;
   RememberCause(job);
-  job.epoch = Epoch(job.epoch.value() + 1);
+  // No number is given twice, not even one that only workers remember.
+  job.epoch = Epoch(std::max(job.epoch, job.told_epoch).value() + 1);
   job.starts[job.epoch.value()] = restore.step;
   job.restore = std::move(restore);
   job.start_known = job.restore.version.has_value();
@@ -276,35 +278,6 @@ void AnnounceEpoch(Transition& transition, JobRecord& job) {
   add("restore", times.running - times.assigned - forming);
   add("first_step", transition.now() - times.running);
   transition.Publish(job, std::move(event));
-}
-
-void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
-  const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
-  // A death or an error explains all that its peers saw; so does a session that broke.
-  const bool explained =
-      !job.suspicion ||
-      std::any_of(job.ranks.begin(), job.ranks.end(),
-                  [](const RankState& rank) { return rank.phase == RankPhase::kLost; }) ||
-      std::any_of(complaints.begin(), complaints.end(),
-                  [](const Complaint& complaint) { return complaint.rank == complaint.peer; });
-  if (explained) return;
-  std::map<int, std::set<int>> complainers;
-  for (const Complaint& complaint : complaints) {
-    complainers[complaint.peer].insert(complaint.rank);
-  }
-  std::optional<int> accused;
-  for (const auto& [peer, ranks] : complainers) {
-    const RankState& rank = job.ranks[peer];
-    if (!IsAlive(transition.state(), rank.worker, rank.incarnation)) continue;
-    if (!accused || ranks.size() >= complainers.at(*accused).size()) accused = peer;
-  }
-  if (!accused) return;
-  const WorkerId& worker = job.ranks[*accused].worker;
-  job.excluded.insert(worker);
-  transition.Tell(job, absl::StrCat("worker ", worker.value(),
-                                    " takes no part in this job any more, unless it is needed: ",
-                                    Counted(complainers.at(*accused).size(), "rank"),
-                                    " lost the link to it while it was alive"));
 }
 
 }  // namespace sherd

@@ -76,11 +76,7 @@ WorkerPools::WorkerPools(const State& state) : state_(state) {
 }
 
 WorkerPools::Domain& WorkerPools::DomainOf(Domains& domains, const WorkerState& worker) {
-  // Who names no domain shares memory with nobody.
-  const std::string name = worker.shared_memory_domain.empty()
-                               ? absl::StrCat("of ", worker.id.value())
-                               : worker.shared_memory_domain;
-  return domains[std::string(DeviceKind(worker.device))][name];
+  return domains[std::string(DeviceKind(worker.device))][MemoryDomainOf(worker)];
 }
 
 std::vector<WorkerPools::Pool> WorkerPools::PoolsOf(Domains& all) {
@@ -163,12 +159,10 @@ GangPlacement WorkerPools::Place(const JobRecord& job) {
 }
 
 GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, const NextWorld& next) {
-  std::set<WorkerId> without = next.unable;
-  without.insert(job.excluded.begin(), job.excluded.end());
-  Domains sound = Usable(next.leaving, without);
+  Domains sound = Usable(next.leaving, job.excluded, next.domains);
   GangPlacement placement = Regang(job, next, sound);
   if (placement.workers.empty() && !job.excluded.empty()) {
-    Domains all = Usable(next.leaving, next.unable);
+    Domains all = Usable(next.leaving, {}, next.domains);
     placement = Regang(job, next, all);
   }
   Withhold(placement.workers);
@@ -208,16 +202,30 @@ GangPlacement WorkerPools::Regang(const JobRecord& job, const NextWorld& next,
   return placement;
 }
 
-WorkerPools::Domains WorkerPools::Usable(Leaving leaving,
-                                         const std::set<WorkerId>& excluded) const {
-  Domains usable = domains_;
-  for (auto& [kind, domains] : usable) {
-    for (auto& [name, domain] : domains) {
-      if (leaving == Leaving::kTakenIn) {
-        domain.idle.insert(domain.idle.end(), domain.leaving.begin(), domain.leaving.end());
+WorkerPools::Domains WorkerPools::Usable(
+    Leaving leaving, const std::set<WorkerId>& excluded,
+    const std::optional<std::set<std::string>>& domains) const {
+  Domains usable;
+  const auto add = [&](const std::vector<const WorkerState*>& from, Domain& to) {
+    for (const WorkerState* worker : from) {
+      if (excluded.contains(worker->id)) {
+        --to.live;
+      } else {
+        to.idle.push_back(worker);
       }
-      domain.live -= std::erase_if(
-          domain.idle, [&](const WorkerState* worker) { return excluded.contains(worker->id); });
+    }
+  };
+  for (const auto& [kind, all] : domains_) {
+    for (const auto& [name, domain] : all) {
+      Domain& copy = usable[kind][name];
+      copy.reachable = domain.reachable;
+      copy.live = domain.live;
+      if (!domains || domains->contains(name)) {
+        add(domain.idle, copy);
+        if (leaving == Leaving::kTakenIn) add(domain.leaving, copy);
+      } else {
+        copy.live -= static_cast<int64_t>(domain.idle.size());
+      }
     }
   }
   return usable;
@@ -274,22 +282,18 @@ void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
 int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
   const Demand demand(job.spec);
   std::set<std::string> kinds;
-  std::vector<const WorkerState*> hidden;
+  std::optional<std::set<std::string>> hidden;
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
     if (worker == nullptr) continue;
     kinds.insert(std::string(DeviceKind(worker->device)));
-    if (worker->network_address.empty()) hidden.push_back(worker);
+    if (!worker->network_address.empty()) continue;
+    if (!hidden) hidden.emplace();
+    hidden->insert(MemoryDomainOf(*worker));
   }
-  std::set<WorkerId> unable = job.excluded;
-  for (const auto& [id, worker] : state_.workers) {
-    if (hidden.empty()) break;
-    const bool reaches = std::all_of(
-        hidden.begin(), hidden.end(),
-        [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
-    if (!reaches) unable.insert(id);
-  }
-  Domains usable = Usable(Leaving::kLeftOut, unable);
+  // Nobody comes to several of them.
+  if (hidden && hidden->size() > 1) hidden->clear();
+  Domains usable = Usable(Leaving::kLeftOut, job.excluded, hidden);
   std::erase_if(usable, [&](const auto& entry) { return !kinds.contains(entry.first); });
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
@@ -305,6 +309,7 @@ int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
 }
 
 void WorkerPools::Withhold(const std::vector<WorkerId>& workers) {
+  if (workers.empty()) return;
   const std::set<WorkerId> withheld(workers.begin(), workers.end());
   const auto is_withheld = [&](const WorkerState* worker) { return withheld.contains(worker->id); };
   for (auto& [kind, domains] : domains_) {

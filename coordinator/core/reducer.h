@@ -109,10 +109,10 @@ inline constexpr size_t kEndedJobsKept = 1000;
 // For so long after its end.
 inline constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 
-// The rules of a job's life. Changes `state` by one durable event and returns what must be done
-// about it, in order; the same events give the same state and actions, always. Time is that of the
-// event. Events that are late (an older epoch, another incarnation, a job that has ended) or
-// repeated change nothing but the sequence number.
+// The rules of a job's life (rules.h: their number). Changes `state` by one durable event and
+// returns what must be done about it, in order; the same events give the same state and actions,
+// always. Time is that of the event. Events that are late (an older epoch, another incarnation, a
+// job that has ended) or repeated change nothing but the sequence number.
 //
 //   QUEUED --all workers found--> FORMING --all ranks READY--> RUNNING --all FINISHED--> SUCCEEDED
 //                                   ^  |                          |

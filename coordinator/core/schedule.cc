@@ -1,6 +1,7 @@
 #include "coordinator/core/schedule.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
 #include "common/printable_text.h"
+#include "coordinator/core/broken_links.h"
 #include "coordinator/core/copies.h"
 #include "coordinator/core/directories.h"
 #include "coordinator/core/epoch_end.h"
@@ -154,7 +156,7 @@ void Pass::WaitForWorkers(JobRecord& job, const RestorePoint& restore, GangPlace
   const State& state = transition_.state();
   if (job.patience.what == Patience::For::kSilent) job.patience.what = Patience::For::kNothing;
   WorkerPools::NextWorld world = WorldToTrain(state, job, restore);
-  if (!std::exchange(world.unable, {}).empty()) {
+  if (std::exchange(world.domains, std::nullopt)) {
     WorkerPools others = pools_;
     if (!others.PlaceAgain(job, world).workers.empty()) {
       placement = {.waiting = Waiting::kWorkers, .reason = UnreadableReason(restore)};

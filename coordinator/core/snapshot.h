@@ -6,8 +6,9 @@
 
 namespace sherd {
 
-// Of StoredState. A reader refuses any other.
-inline constexpr int32_t kStateFormat = 1;
+// Of StoredState. What was added since a lower one is as if nothing of it had happened; a higher
+// one is refused. 2: broken links to holders, epochs that a log does not know.
+inline constexpr int32_t kStateFormat = 2;
 
 // All of `state` as a message; ReadState makes an equal one of it.
 v1::StoredState WriteState(const State& state);

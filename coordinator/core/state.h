@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -83,11 +84,16 @@ struct Answer {
   std::vector<v1::Holding> holdings;
 };
 
-// A rank that lost the link to a peer.
+// A rank that lost the link to a peer; or, with peer -1, to the process that was to store its shard
+// or to give it a part of the version.
 struct Complaint {
   int rank = 0;
   int peer = 0;
+  WorkerId holder;
 };
+
+// Of two workers, of which the first does not reach the other.
+using Link = std::pair<WorkerId, WorkerId>;
 
 struct SavedCheckpoint {
   int64_t step = 0;
@@ -133,8 +139,9 @@ enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob, kSilentWorkers 
 
 // Of a job whose epoch has ended: what it lets time pass for, and since when.
 struct Patience {
-  // Silent workers, which may come back with what no other holds; to save its state.
-  enum class For { kNothing, kSilent, kSave };
+  // Silent workers, which may come back with what no other holds, before training goes on without
+  // it; to save its state; the silent ones before that.
+  enum class For { kNothing, kSilent, kSave, kSilentBeforeSave };
   For what = For::kNothing;
   int64_t since_unix_ms = 0;
   // So long; -1: as long as the failure detection says (runtime/controller.h).
@@ -213,6 +220,11 @@ struct JobRecord {
   std::optional<SavedCheckpoint> checkpoint;
   // Workers with a broken link, which take no part any more.
   std::set<WorkerId> excluded;
+  // Links to processes that store or give shards: others are chosen.
+  std::set<Link> broken;
+  // The newest epoch that workers spoke of and this log does not know, which is older than they
+  // are: the next one comes after it.
+  Epoch told_epoch;
   // Who fell silent with something of the job since its last epoch restored, and was not heard yet.
   std::map<WorkerId, Incarnation> silent;
 };
@@ -243,10 +255,16 @@ bool IsAtWork(const JobRecord& job);
 bool AllLeft(const JobRecord& job);
 // The worker is a rank of the job's current epoch, or holds copies in it.
 bool IsNamed(const JobRecord& job, const WorkerState& worker);
+// Who has the same can map its memory: the domain's name, or one of its own for who names none.
+std::string MemoryDomainOf(const WorkerState& worker);
 // Both can map memory of one another.
 bool ShareMemory(const WorkerState& a, const WorkerState& b);
 // `from` can open links to `to`.
 bool Reaches(const WorkerState& from, const WorkerState& to);
+// Where it does.
+const std::string& AddressFor(const WorkerState& from, const WorkerState& to);
+// A link between the two broke, in either direction.
+bool IsBroken(const JobRecord& job, const WorkerId& a, const WorkerId& b);
 // The process was alive when it was last heard of.
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation);
 

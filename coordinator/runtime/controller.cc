@@ -172,8 +172,8 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
   const absl::Duration detection =
       own > 0 ? absl::Milliseconds(own) : options_.fleet.failure_detection;
   const absl::Duration delay = patience.delay_ms >= 0 ? absl::Milliseconds(patience.delay_ms)
-                               : patience.what == Patience::For::kSilent ? 2 * detection
-                                                                         : detection;
+                               : patience.what == Patience::For::kSave ? detection
+                                                                       : 2 * detection;
   timers_.At(clock_.Now() + delay, [this, job, epoch, since = patience.since_unix_ms] {
     const JobRecord* record = FindJob(state(), job);
     if (record == nullptr || record->epoch != epoch) return;

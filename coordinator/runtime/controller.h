@@ -50,6 +50,8 @@ class Controller {
   absl::Status EndTurn();
   // When the next turn must end at the latest, even if nothing happens.
   absl::Time NextDeadline() const;
+  // An end in order, after EndTurn: what was committed is left as a snapshot (Journal::Seal).
+  void Seal() { journal_.Seal(); }
   // Closes all streams and drops what waits.
   void Stop();
 

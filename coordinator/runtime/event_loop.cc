@@ -51,6 +51,7 @@ absl::Status EventLoop::Run() {
   }
   dropped.clear();
   controller_.Stop();
+  if (status.ok()) controller_.Seal();
   return status;
 }
 

@@ -29,8 +29,8 @@ class EventLoop {
   // stopped. Any thread but the loop's own.
   bool Post(Command command, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Works until Stop, or until the event log cannot be written, which is the error returned. Drops
-  // the commands that are left.
+  // Works until Stop, and seals the log, or until that cannot be written, which is the error
+  // returned. Drops the commands that are left.
   absl::Status Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -109,7 +109,9 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   const WorkerId id(hello.worker_id());
   const Incarnation incarnation(hello.incarnation());
   const WorkerState* known = FindWorker(journal_.state(), id);
-  const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation;
+  // One that speaks of what the log does not know is told to stop, as one that was given up.
+  const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation &&
+                       !SpeaksBeyond(journal_.state(), *known, hello);
   Session& session = sessions_[id];
   const bool replaces = session.link != nullptr;
   if (replaces) {

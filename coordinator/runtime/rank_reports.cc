@@ -40,6 +40,7 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
       changed.set_step(report.failed().step());
       changed.set_operation(PrintableText(report.failed().operation(), kMostOperationBytes));
       changed.set_lost_peer(report.failed().lost_peer());
+      changed.set_lost_holder(PrintableText(report.failed().lost_holder(), kMostOperationBytes));
       changed.set_final(report.failed().final());
       return changed;
     case v1::RankReport::kReleased:

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "coordinator/core/epoch_end.h"
 
 namespace sherd {
 namespace {
@@ -53,7 +54,23 @@ absl::Status CheckStepReport(const JobRecord& job, const Progress& progress,
   if (report.rank() != 0 || step.step() > progress.step) return absl::OkStatus();
   // An epoch may begin with steps that the one before it had reported just yet.
   if (!job.progressed && job.epoch.value() > 1) return absl::OkStatus();
+  // Who has finished told of them, too.
+  if (AnyFinished(job)) return absl::OkStatus();
   return Protocol(absl::StrCat("step ", step.step(), " came after step ", progress.step));
+}
+
+absl::Status CheckFinished(const JobRecord& job, const v1::RankFinished& finished) {
+  SHERD_RETURN_IF_ERROR(CheckStep(job, "an end after step", finished.steps(), 0));
+  int64_t last = 0;
+  for (const v1::StepReport& step : finished.last_steps()) {
+    const bool ordered = step.step() > last && step.step() <= finished.steps();
+    if (!ordered) {
+      return Protocol(absl::StrCat("its last steps have step ", step.step(), " after step ", last,
+                                   ", and it ended after step ", finished.steps()));
+    }
+    last = step.step();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -71,7 +88,7 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
       return CheckStep(job, "an evaluation after step", report.eval().step(), 0);
     case v1::RankReport::kFinished:
       SHERD_RETURN_IF_ERROR(CheckReady(rank, "its end"));
-      return CheckStep(job, "an end after step", report.finished().steps(), 0);
+      return CheckFinished(job, report.finished());
     case v1::RankReport::kFailed:
       return CheckStep(job, "a failure after step", report.failed().step(), 0);
     case v1::RankReport::kReleased:

@@ -123,6 +123,9 @@ void FakeRank::HandOver() {
       Meet(*holder, assignment_.holders(static_cast<int>(handed_over_)));
     }
     if (holder != nullptr && holder->host() != process_.host()) {
+      if (cluster_.cut.contains({process_.name(), holder->name()})) {
+        return HolderLost(holder->network_address());
+      }
       // It may hear of it later than the ranks do.
       if (holder->alive() && !holder->Expects(segment_->key, assignment_.secret())) {
         return After(kRetry, &FakeRank::HandOver);

@@ -246,6 +246,7 @@ void Schedule::StrikeRank(WorkerProcess& process) {
   FakeRank* const rank = process.rank();
   if (rank == nullptr) return process.Kill(9);
   if (cluster_.chance.OneIn(3)) return rank->Wedge(cluster_.chance.OneIn(3));
+  if (cluster_.chance.OneIn(2)) return rank->LoseHolder();
   rank->LoseLink();
 }
 

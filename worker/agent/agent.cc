@@ -23,6 +23,7 @@ TrainerEnded EventOf(TrainResult result) {
           result.step,
           std::move(result.operation),
           result.lost_peer,
+          std::move(result.lost_holder),
           std::move(result.weights_path)};
 }
 

@@ -42,6 +42,7 @@ Report Failed(const RankId& id, const std::string& error, const TrainerEnded& en
   failed.set_step(ended.step);
   failed.set_operation(ended.operation);
   failed.set_lost_peer(ended.lost_peer);
+  failed.set_lost_holder(ended.lost_holder);
   failed.set_final(ended.final);
   return action;
 }
@@ -108,9 +109,10 @@ AgentState::Actions AgentState::On(const TrainerEnded& event) {
   const RankId id = *std::exchange(rank_, std::nullopt);
   Actions actions;
   if (!owed_releases_.empty()) {
-    // Why it ended itself, if it did, is what its peers only passed on.
-    const bool own_failure =
-        !event.status.ok() && !absl::IsAborted(event.status) && event.lost_peer < 0;
+    // Why it ended itself, if it did, is what its peers only passed on. Holders that know of the
+    // epoch's end close their links.
+    const bool own_failure = !event.status.ok() && !absl::IsAborted(event.status) &&
+                             event.lost_peer < 0 && event.lost_holder.empty();
     if (own_failure) actions.push_back(Failed(id, std::string(event.status.message()), event));
     for (const RankId& owed : owed_releases_) actions.push_back(Released(owed, event.step));
     owed_releases_.clear();

@@ -54,6 +54,7 @@ struct TrainerEnded {
   int64_t step = 0;
   std::string operation;
   int32_t lost_peer = -1;
+  std::string lost_holder;
   std::string weights_path;
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.

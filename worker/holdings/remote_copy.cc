@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/version_stream.h"
 
 namespace sherd {
@@ -75,9 +76,11 @@ absl::Status RemoteCopy::AwaitStored() {
 absl::Status RemoteCopy::Explain(const absl::Status& error) const {
   if (abort_.aborted()) return absl::AbortedError(abort_.reason());
   const bool over = absl::IsAborted(error) || absl::IsFailedPrecondition(error);
-  return absl::Status(over ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,
-                      absl::StrCat("the process at ", address_,
-                                   " does not store this rank's shard: ", error.message()));
+  const absl::Status explained(
+      over ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,
+      absl::StrCat("the process at ", address_,
+                   " does not store this rank's shard: ", error.message()));
+  return over ? explained : WithLostHolder(explained, address_);
 }
 
 }  // namespace sherd

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_version.h"
 
 namespace sherd {
@@ -33,7 +34,13 @@ struct Taken {
   absl::Status status;
   VersionFigures figures;
   std::vector<v1::StepReport> reports;
+  // The holder was not reached, rather than that it has nothing to give.
+  bool unreached = false;
 };
+
+bool IsLinkError(const absl::Status& error) {
+  return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+}
 
 // Adds what the source has of what the rank owns of a unit; the elements of it.
 int64_t AddUnit(const ElementRange& held, int64_t held_begin, const ElementRange& owned,
@@ -114,8 +121,10 @@ Taken CopyFrom(const Source& source, int64_t step, HoldingSegment& segment) {
 Taken ReadFrom(const Source& source, const v1::RestorePlan& version, const FormationAbort& abort) {
   const absl::StatusOr<std::unique_ptr<RemoteVersion>> remote = RemoteVersion::Open(
       source.address, source.key, source.slot_bytes, version.step(), version.secret(), abort);
-  if (!remote.ok()) return {remote.status(), {}, {}};
-  return {(*remote)->Read(source.ranges), (*remote)->figures(), (*remote)->reports()};
+  if (!remote.ok()) return {remote.status(), {}, {}, IsLinkError(remote.status())};
+  absl::Status read = (*remote)->Read(source.ranges);
+  const bool unreached = IsLinkError(read);
+  return {std::move(read), (*remote)->figures(), (*remote)->reports(), unreached};
 }
 
 Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldings& own,
@@ -131,12 +140,14 @@ Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldin
                                 : CopyFrom(source, version.step(), **segment);
   }
   if (taken.status.ok()) return taken;
-  taken.status = abort.aborted()
-                     ? absl::AbortedError(abort.reason())
-                     : absl::UnavailableError(absl::StrCat(
-                           "the part of rank ", source.key.owner, " of step ", version.step(),
-                           " of epoch ", version.epoch(), " cannot be had from ", source.address,
-                           ": ", taken.status.message()));
+  if (abort.aborted()) {
+    taken.status = absl::AbortedError(abort.reason());
+    return taken;
+  }
+  taken.status = absl::UnavailableError(absl::StrCat(
+      "the part of rank ", source.key.owner, " of step ", version.step(), " of epoch ",
+      version.epoch(), " cannot be had from ", source.address, ": ", taken.status.message()));
+  if (taken.unreached) taken.status = WithLostHolder(taken.status, source.address);
   return taken;
 }
 

@@ -52,7 +52,10 @@ TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& jo
   loss_ = AddGauge("sherd_loss", "Training loss of the last step, nats a token.").metric;
   grad_norm_ = AddGauge("sherd_grad_norm", "Global gradient norm before clipping.").metric;
   learning_rate_ = AddGauge("sherd_learning_rate", "Learning rate of the last step.").metric;
-  tokens_ = AddCounter("sherd_tokens_total", "Tokens trained on, over all ranks.").metric;
+  tokens_ =
+      AddCounter("sherd_tokens_total",
+                 "Tokens trained on, over all ranks; those of steps that are trained again, again.")
+          .metric;
   samples_ = AddCounter("sherd_samples_total", "Sequences trained on, over all ranks.").metric;
   flops_ = AddCounter("sherd_flops_total",
                       "Floating-point operations of this rank's forward and backward passes, "

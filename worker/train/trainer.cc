@@ -20,6 +20,7 @@
 #include "worker/data/inspect.h"
 #include "worker/data/roots.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_copy.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/rank_groups.h"
@@ -88,6 +89,7 @@ class RankTrainer final : public Trainer {
       if (aborted_ && absl::IsAborted(result.status)) {
         result.status = absl::AbortedError(formation_abort_.reason());
         result.lost_peer = -1;
+        result.lost_holder.clear();
       }
     }
     result.final = own_doing_ && result.lost_peer < 0 && WouldRepeat(result.status.code());
@@ -132,6 +134,7 @@ class RankTrainer final : public Trainer {
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
     SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(assignment_, plan, options_.threads),
+                                          StoredForBytes(assignment_),
                                           assignment_.ranks_on_host()));
     SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
 
@@ -146,6 +149,7 @@ class RankTrainer final : public Trainer {
     if (const int failed = FailedRankOf(status); failed >= 0 && failed != assignment_.rank()) {
       result.lost_peer = failed;
     }
+    if (result.lost_peer < 0) result.lost_holder = LostHolderOf(status);
     status = mesh.Explain(status);
     // Peers of a rank that fails must not wait for it.
     if (!status.ok()) mesh.Abort(status.message());
@@ -280,8 +284,10 @@ class RankTrainer final : public Trainer {
       const absl::Status held = HandOver(holder, segment, assignment_.secret(), &formation_abort_);
       if (absl::IsAborted(held)) return held;
       if (!held.ok()) {
-        return absl::UnavailableError(absl::StrCat(
-            "the process at ", holder, " does not hold this rank's shard: ", held.message()));
+        return WithLostHolder(
+            absl::UnavailableError(absl::StrCat(
+                "the process at ", holder, " does not hold this rank's shard: ", held.message())),
+            holder);
       }
     }
     return job.CopyTo(std::move(copies));

@@ -44,6 +44,9 @@ struct TrainResult {
   std::string operation;
   // The rank that went away, failed or aborted, when that is why; -1 else.
   int lost_peer = -1;
+  // The address of the process that was not reached, to store the shard or to give a part of what
+  // is restored, when that is why; "" else.
+  std::string lost_holder;
   // On rank 0 of a finished job: its checkpoint.dir.
   std::string weights_path;
 };

@@ -17,6 +17,7 @@
 #include "tests/worker/holdings/holding_host.h"
 #include "worker/comm/deadline.h"
 #include "worker/comm/link_socket.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/version_stream.h"
 
 namespace sherd::testing {
@@ -205,7 +206,10 @@ TEST(RemoteCopy, EndsWithItsHolder) {
   const absl::Status gone = Copy(*copy, 1, 0);
   EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable) << gone;
   EXPECT_THAT(std::string(gone.message()), HasSubstr(address));
-  EXPECT_EQ(owner.Open(address).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LostHolderOf(gone), address);
+  const absl::Status refused = owner.Open(address).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LostHolderOf(refused), address);
 }
 
 // F22: in the middle of a version too large for what lies between.
