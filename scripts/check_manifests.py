@@ -168,6 +168,11 @@ def check_words(words, help_of):
             yield f"{program} needs {flag}"
 
 
+def variables(program, help_of):
+    """The environment variables that a program reads, as its manual page says."""
+    return set(re.findall(r"\\fB(SHERD_\w+)\\fR", help_of(f"{program} --man")))
+
+
 def helper(binaries):
     """Reads a program's --help once: "sherd submit --help" → text."""
     texts = {}
@@ -208,10 +213,8 @@ def check_pod(labels, spec, claims, help_of, grace):
             if "--devices=all" in words:
                 yield f"{container['name']}: --devices=all counts the cores of the node"
         for each in container.get("env", []):
-            programs = {words[0] for words in lines if words[0] in OURS}
-            helps = [help_of(f"{program} --help") for program in programs - {"sherd"}]
-            helps += [help_of("sherd list --help")] if "sherd" in programs else []
-            if each["name"].startswith("SHERD_") and not any(f"Env:{each['name']})" in text for text in helps):
+            read = {name for words in lines if words[0] in OURS for name in variables(words[0], help_of)}
+            if each["name"].startswith("SHERD_") and each["name"] not in read:
                 yield f"{container['name']}: nothing reads {each['name']}"
         ports = {port.get("name"): port["containerPort"] for port in container.get("ports", [])}
         served = metrics_ports(lines[0])

@@ -1,5 +1,6 @@
 #include "common/rpc/health_server.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -25,6 +26,8 @@ class GrpcHealthServer final : public HealthServer {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Whatever else is called is UNIMPLEMENTED; a server of nothing but health would not start.
+    builder.RegisterCallbackGenericService(&nothing_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat(
@@ -41,6 +44,7 @@ class GrpcHealthServer final : public HealthServer {
   }
 
  private:
+  grpc::CallbackGenericService nothing_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };

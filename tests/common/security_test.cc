@@ -3,6 +3,7 @@
 
 #include "common/rpc/security.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -118,6 +119,7 @@ class Connections : public Certificates {
     int port = 0;
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", *credentials, &port);
+    builder.RegisterCallbackGenericService(&nothing_);
     running_ = builder.BuildAndStart();
     port_ = port;
   }
@@ -156,6 +158,7 @@ class Connections : public Certificates {
     return status.ok();
   }
 
+  grpc::CallbackGenericService nothing_;
   std::unique_ptr<grpc::Server> running_;
   int port_ = 0;
 };
