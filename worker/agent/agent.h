@@ -31,7 +31,7 @@ struct AgentOptions {
   // Where its trainers store versions and others' are kept. Outlives the agent.
   HoldingStore* holdings = nullptr;
   // Called on a thread of its own.
-  std::function<absl::Status(const v1::InspectData&)> inspect;
+  Inspector::Look inspect;
   std::shared_ptr<prometheus::Registry> metrics;
   // A trainer ends within 500 ms of its abort; one that does not within this is beyond help.
   absl::Duration abort_limit = absl::Seconds(10);
