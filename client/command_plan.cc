@@ -9,6 +9,7 @@
 #include "client/commands.h"
 #include "client/complain.h"
 #include "client/job_file.h"
+#include "client/model_folder.h"
 #include "client/print.h"
 #include "client/render_plan.h"
 #include "client/run_plan.h"
@@ -50,7 +51,8 @@ absl::Status CheckRank(const std::optional<int>& rank, int workers) {
 
 absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, const PlanRequest& request) {
   const int64_t workers = request.workers;
-  SHERD_ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.job_file, flags.overrides));
+  SHERD_ASSIGN_OR_RETURN(JobFile file, ReadJobFile(flags.job_file, flags.overrides));
+  SHERD_RETURN_IF_ERROR(ReadModelFolder(file));
   SHERD_RETURN_IF_ERROR(CheckJobFile(file));
   SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, kMostTheoryWorkers, file.spec));
   PlannedJob job;

@@ -61,11 +61,12 @@ struct RunOptions {
 ExitCode RunCommand(const RunOptions& options, StandardOutput& output);
 
 // What a job, or a number of parameters, needs and sends under a strategy or under all of them.
-// Speaks to nobody and reads no file but the job's. kOther when it does not fit into a limit.
+// Speaks to nobody and reads no file but the job's and config.json of model.from. kOther when it
+// does not fit into a limit.
 ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format);
 
 // Becomes `sherd-worker COMMAND ARGUMENTS…`, a command that needs what only workers know: "sample",
-// "checkpoints" or "data". Returns only when that cannot be started.
+// "checkpoints", "import", "export" or "data". Returns only when that cannot be started.
 ExitCode WorkerCommand(const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace sherd

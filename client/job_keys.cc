@@ -170,7 +170,7 @@ constexpr JobKey kJobKeys[] = {
 
     {"model.preset",
      [](const Node& n, Spec& s) { return NonEmpty(n, *Model(s).mutable_preset()); }},
-    {"model.from", nullptr},
+    {"model.from", [](const Node& n, Spec& s) { return NonEmpty(n, *Model(s).mutable_from()); }},
     {"model.arch",
      [](const Node& n, Spec& s) {
        return Name(n, Model(s), &v1::ModelSpec::set_arch, ArchitectureFromName,

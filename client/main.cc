@@ -43,6 +43,8 @@ struct CommandLine {
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
     {"checkpoints", "List or verify the checkpoints that jobs have left"},
+    {"import", "Make a checkpoint out of a GPT-2 or Llama folder of the common Python stack"},
+    {"export", "Make a folder that the common Python stack loads out of a checkpoint"},
     {"data", "Tokenize text, and show what files of training data hold"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {

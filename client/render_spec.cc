@@ -17,6 +17,7 @@ std::string Name(Enum value) {
 Json ModelJson(const v1::ModelSpec& model) {
   Json json = Json::object();
   if (!model.preset().empty()) json["preset"] = model.preset();
+  if (!model.from().empty()) json["from"] = model.from();
   json["arch"] = Name(model.arch());
   json["layers"] = model.layers();
   json["hidden"] = model.hidden();

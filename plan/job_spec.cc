@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "plan/model_folder.h"
 #include "plan/presets.h"
 
 namespace sherd {
@@ -131,6 +132,8 @@ void FillLlama(v1::ModelSpec& model) {
 }
 
 void FillModel(v1::ModelSpec& model) {
+  // A default would contradict what the folder says.
+  if (AwaitsShape(model)) return;
   if (const std::optional<v1::ModelSpec> preset = FindPreset(model.preset())) {
     FillFromPreset(*preset, model);
   }

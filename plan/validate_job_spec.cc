@@ -77,6 +77,12 @@ void CheckPaths(absl::string_view field,
   }
 }
 
+void CheckFrom(const v1::ModelSpec& model, SpecRules& rules) {
+  if (model.from().size() <= kMaxPathLength && !HasControl(model.from())) return;
+  rules.Add("model.from", absl::StrCat("must be the path of a folder of at most ", kMaxPathLength,
+                                       " characters, none a control character"));
+}
+
 void CheckData(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::DataSpec& data = spec.data();
   if (data.train().empty()) {
@@ -217,6 +223,7 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   SpecRules rules;
   CheckName(spec, rules);
   CheckModel(spec.model(), rules);
+  CheckFrom(spec.model(), rules);
   CheckData(spec, rules);
   CheckTrain(spec, rules);
   CheckParallel(spec, rules);

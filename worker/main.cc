@@ -37,7 +37,9 @@
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/pack/tokenize_command.h"
+#include "worker/pretrained/commands.h"
 #include "worker/sample/sample_command.h"
+#include "worker/train/inspect_job.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
 
@@ -161,8 +163,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
     return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {
-    return InspectJobFiles(request.data(), request.checkpoint(), request.seq_len(), request.vocab(),
-                           trainer_options);
+    return InspectJob(request, trainer_options);
   };
   options.holdings = &holdings;
   options.metrics = registry;
@@ -230,6 +231,8 @@ int main(int argc, char** argv) {
   const absl::string_view command = argc > 1 ? argv[1] : "";
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
+  if (command == "import") return sherd::ImportMain(argc - 1, argv + 1);
+  if (command == "export") return sherd::ExportMain(argc - 1, argv + 1);
   if (command == "data") {
     return sherd::DataMain(
         argc - 1, argv + 1,

@@ -11,8 +11,10 @@
 #include "coordinator/core/directories.h"
 #include "coordinator/core/reducer.h"
 #include "coordinator/runtime/invalid_fields.h"
+#include "coordinator/runtime/take_model.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
+#include "plan/model_folder.h"
 
 namespace sherd {
 namespace {
@@ -78,7 +80,7 @@ absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
   v1::InvalidField& bad = *fields.add_fields();
   bad.set_field("data");
-  for (const char* field : {"data.train", "data.eval", "checkpoint.dir"}) {
+  for (const char* field : {"model.from", "data.train", "data.eval", "checkpoint.dir"}) {
     absl::string_view sentence = said;
     if (!absl::ConsumePrefix(&sentence, field) || !absl::ConsumePrefix(&sentence, ": ")) continue;
     bad.set_field(field);
@@ -170,6 +172,7 @@ void JobDesk::AskWorker(uint64_t number, const Inspection& inspection, const Wor
   question->set_seq_len(spec.train().seq_len());
   question->set_vocab(spec.model().vocab());
   *question->mutable_checkpoint() = spec.checkpoint();
+  question->set_model_from(spec.model().from());
   fleet_.Send(worker, FindWorker(journal_.state(), worker)->incarnation, std::move(message));
 }
 
@@ -178,13 +181,14 @@ void JobDesk::OnInspected(const WorkerId& worker, const v1::DataInspection& answ
   if (found == inspections_.end()) return;
   const std::vector<WorkerId>& asked = found->second.asked;
   if (std::count(asked.begin(), asked.end(), worker) == 0) return;
-  const Inspection inspection = std::move(found->second);
+  Inspection inspection = std::move(found->second);
   inspections_.erase(found);
-  if (answer.error().empty()) {
-    Accept(inspection);
-  } else {
-    Refuse(inspection, BadFiles(PrintableText(answer.error(), kMostSaidBytes)));
+  if (!answer.error().empty()) {
+    return Refuse(inspection, BadFiles(PrintableText(answer.error(), kMostSaidBytes)));
   }
+  const absl::Status taken = TakeModel(answer, *inspection.request.mutable_spec());
+  if (!taken.ok()) return Refuse(inspection, taken);
+  Accept(inspection);
 }
 
 void JobDesk::OnDisconnected(const WorkerId& worker) {
@@ -204,6 +208,11 @@ void JobDesk::OnDisconnected(const WorkerId& worker) {
 }
 
 void JobDesk::Accept(const Inspection& inspection) {
+  if (AwaitsShape(inspection.request.spec().model())) {
+    return Refuse(inspection, absl::FailedPreconditionError(
+                                  "model.from: a worker must read the model's shape in the folder, "
+                                  "and none is connected; start workers, then submit again"));
+  }
   // Another job may have taken the directory during the inspection.
   if (absl::Status status = CheckDirectory(journal_.state(), inspection.request.spec());
       !status.ok()) {

@@ -164,8 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"RopeOfNothing", "model: {rope_scaling: {factor: 0}}",
                 "job.yaml:1: model.rope_scaling.factor: 0 is not valid; it must be a number above "
                 "0"},
-        Refusal{"LaterModel", "model: {from: some/dir}",
-                "job.yaml:1: model.from: not supported by this version; leave it out"},
+        Refusal{"FolderWithoutName", "model: {from: ''}",
+                "job.yaml:1: model.from: must not be empty"},
         Refusal{"DurationWithoutUnit", "elastic: {failure_detection: 3}",
                 "job.yaml:1: elastic.failure_detection: '3' must be a time with its unit, as in 3s "
                 "or 500ms"},

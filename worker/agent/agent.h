@@ -31,7 +31,7 @@ struct AgentOptions {
   // Where its trainers store versions and others' are kept. Outlives the agent.
   HoldingStore* holdings = nullptr;
   // Called on a thread of its own.
-  std::function<absl::Status(const v1::InspectData&)> inspect;
+  Inspector::Look inspect;
   std::shared_ptr<prometheus::Registry> metrics;
   // Hears whether there is a session. Called from the session's thread; must not block.
   std::function<void(bool)> on_registered = [](bool) {};

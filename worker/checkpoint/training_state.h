@@ -53,6 +53,10 @@ struct TensorTarget {
 void AppendTargets(const Unit& unit, const ElementRange& wanted, const StateTarget& state,
                    std::vector<TensorTarget>& targets);
 
+// For weights alone, of which `master` is where the first of `wanted` is to be put.
+void AppendWeightTargets(const Unit& unit, const ElementRange& wanted, float* master,
+                         std::vector<TensorTarget>& targets);
+
 // Fills the targets from a checkpoint that any layout wrote, and returns how many bytes were read
 // for it: the chunks (chunk_checksums.h) that hold something of them, each verified before it is
 // used (F46). kNotFound and kDataLoss name the file or the tensor; kFailedPrecondition when the

@@ -108,7 +108,7 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 }  // namespace
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
-                 RankMesh& mesh, HoldingSegment* segment, JobData data, JobOutput output,
+                 RankMesh& mesh, HoldingSegment* segment, JobData data, JobFiles output,
                  prometheus::Registry& metrics, TrainObserver& observer)
     : assignment_(assignment),
       spec_(assignment.spec()),
@@ -147,7 +147,10 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
-  InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+  // Weights from a folder come when it is known that there are no later ones.
+  if (spec_.model().from().empty()) {
+    InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+  }
   metrics_.RecordMemory(meter_);
   metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
 }

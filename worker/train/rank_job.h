@@ -54,11 +54,13 @@ class JobData final : public BatchSource {
   std::optional<EvaluationData> eval_;
 };
 
-// Where a job writes.
-struct JobOutput {
+// Where a job writes, and where the weights are that it may start from.
+struct JobFiles {
   FileSystem& files;
   // What checkpoint.dir lies below; "": anywhere.
   std::string root;
+  // What model.from lies below; "": anywhere.
+  std::string data_root = {};
 };
 
 // Everything a rank has once its group is formed: memory, model, executor. Runs the steps. Not
@@ -68,7 +70,7 @@ class RankJob {
   // `mesh` has arenas as plan/ledger.h says; `segment` is where versions are kept, null if none
   // are; the references outlive the job.
   RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads, RankMesh& mesh,
-          HoldingSegment* segment, JobData data, JobOutput output, prometheus::Registry& metrics,
+          HoldingSegment* segment, JobData data, JobFiles output, prometheus::Registry& metrics,
           TrainObserver& observer);
 
   // Goes on after what the assignment's restore plan names, or from the checkpoint that
@@ -105,7 +107,11 @@ class RankJob {
   bool leads() const { return assignment_.rank() == 0; }
   bool saves() const { return plan_.saves || assignment_.save_and_stop(); }
   absl::StatusOr<std::string> Directory() const;
-  absl::Status RestoreFromFiles();
+  absl::Status RestoreFromFiles(const FormationAbort& abort);
+  // Instead of weights drawn at random.
+  absl::Status StartFromFolder(const FormationAbort& abort);
+  // What is computed with becomes that of the state that the rank owns.
+  absl::Status StoreState();
   // The state that the rank owns is that of `step`.
   absl::Status GoOnAfter(int64_t step);
   // Has the job's directory ready for checkpoints.
@@ -143,7 +149,7 @@ class RankJob {
   int64_t stored_for_bytes_ = 0;
   TrainObserver& observer_;
   JobData data_;
-  const JobOutput output_;
+  const JobFiles output_;
   // Those of `output_`, as weights are written with them: it counts.
   CancellableFileSystem weight_files_;
   MemoryMeter meter_;

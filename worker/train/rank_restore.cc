@@ -8,6 +8,7 @@
 #include "worker/checkpoint/save.h"
 #include "worker/data/roots.h"
 #include "worker/train/lineage.h"
+#include "worker/train/pretrained_weights.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
@@ -17,7 +18,7 @@ namespace sherd {
 
 absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort) {
   holdings_ = &own.store;
-  if (!RestoresVersion(assignment_)) return RestoreFromFiles();
+  if (!RestoresVersion(assignment_)) return RestoreFromFiles(abort);
   const int64_t step = assignment_.restore().step();
   SHERD_ASSIGN_OR_RETURN(const VersionFigures figures,
                          RestoreVersion(assignment_, plan_, own, abort, memory_, *segment_));
@@ -27,7 +28,7 @@ absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abor
   return PrepareSaving(std::nullopt);
 }
 
-absl::Status RankJob::RestoreFromFiles() {
+absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort) {
   const std::string& resume = spec_.checkpoint().resume();
   const bool resumes =
       assignment_.epoch() > 1 || assignment_.has_restore() || (!resume.empty() && resume != "none");
@@ -46,16 +47,32 @@ absl::Status RankJob::RestoreFromFiles() {
     skipped_windows_ = restored->info.training->skipped_windows;
     loss_ = restored->info.training->loss;
     SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
+  } else if (!spec_.model().from().empty()) {
+    SHERD_RETURN_IF_ERROR(StartFromFolder(abort));
   }
   return PrepareSaving(restored);
 }
 
-absl::Status RankJob::GoOnAfter(int64_t step) {
+absl::Status RankJob::StartFromFolder(const FormationAbort& abort) {
+  SHERD_RETURN_IF_ERROR(LoadPretrained(
+      {output_.data_root, spec_.model(), threads_, [&abort] { return abort.aborted(); }}, plan_,
+      memory_, mesh_));
+  if (leads()) {
+    observer_.OnLog(absl::StrCat("starts from the weights in ", spec_.model().from()));
+  }
+  return StoreState();
+}
+
+absl::Status RankJob::StoreState() {
   for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
     StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
   }
   executor_.GatherWholeParameters();
-  SHERD_RETURN_IF_ERROR(executor_.Settle());
+  return executor_.Settle();
+}
+
+absl::Status RankJob::GoOnAfter(int64_t step) {
+  SHERD_RETURN_IF_ERROR(StoreState());
   SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}));
   step_ = step;
   return absl::OkStatus();

@@ -224,7 +224,7 @@ class RankTrainer final : public Trainer {
                              holdings_.Make(key, VersionBytes(plan), assignment_.secret()));
     }
     RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
-                {*files_, options_.output_root}, metrics_, observer);
+                {*files_, options_.output_root, options_.data_root}, metrics_, observer);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
     absl::Status status = GetReady(job, segment.get(), forming, observer, result);
     if (status.ok()) {

@@ -96,8 +96,11 @@ class AgentTest : public testing::Test {
     options.make_trainer = [this](const v1::Assignment&) {
       return std::make_unique<FakeTrainer>(script_);
     };
-    options.inspect = [](const v1::InspectData& request) {
-      return request.vocab() == 256 ? absl::OkStatus() : absl::NotFoundError("no such file: a.txt");
+    options.inspect = [](const v1::InspectData& request) -> absl::StatusOr<v1::DataInspection> {
+      if (request.vocab() != 256) return absl::NotFoundError("no such file: a.txt");
+      v1::DataInspection found;
+      found.mutable_model()->set_layers(3);
+      return found;
     };
     options.holdings = &holdings_;
     options.metrics = std::make_shared<prometheus::Registry>();
@@ -354,6 +357,7 @@ TEST_F(AgentTest, LooksAtFilesWhileItTrains) {
   const std::vector<v1::SessionRequest> answers = coordinator_.heard().reports;
   EXPECT_EQ(answers[1].inspection().request_id(), 256u);
   EXPECT_EQ(answers[1].inspection().error(), "");
+  EXPECT_EQ(answers[1].inspection().model().layers(), 3);
   EXPECT_EQ(answers[2].inspection().request_id(), 7u);
   EXPECT_EQ(answers[2].inspection().error(), "no such file: a.txt");
 }
