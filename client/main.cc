@@ -37,6 +37,7 @@ struct CommandLine {
 // What needs the model, the files of checkpoints or training data; the worker program has them.
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
+    {"eval", "Evaluate the weights of a job, or a checkpoint, on data"},
     {"checkpoints", "List or verify the checkpoints that jobs have left"},
     {"data", "Tokenize text, and show what files of training data hold"}};
 
