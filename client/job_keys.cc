@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/train_entries.h"
 #include "client/yaml_values.h"
 #include "common/status_macros.h"
 #include "plan/job_spec.h"
@@ -213,13 +214,16 @@ constexpr JobKey kJobKeys[] = {
        return Size(n, Rope(s), &v1::RopeScaling::set_original_context);
      }},
 
-    {"data.train",
-     [](const Node& n, Spec& s) { return Paths(n, *s.mutable_data()->mutable_train()); }},
+    {"data.train", [](const Node& n, Spec& s) { return ReadTrainEntries(n, *s.mutable_data()); }},
     {"data.eval",
      [](const Node& n, Spec& s) { return Paths(n, *s.mutable_data()->mutable_eval()); }},
     {"data.format", Format},
     {"data.tokenizer",
      [](const Node& n, Spec& s) { return NonEmpty(n, *s.mutable_data()->mutable_tokenizer()); }},
+    {"data.validation_split",
+     [](const Node& n, Spec& s) {
+       return Real(n, *s.mutable_data(), &v1::DataSpec::set_validation_split);
+     }},
 
     {"train.steps",
      [](const Node& n, Spec& s) { return Size(n, Train(s), &v1::TrainSpec::set_steps); }},

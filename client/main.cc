@@ -42,6 +42,7 @@ struct CommandLine {
 // What needs the model, the files of checkpoints or training data; the worker program has them.
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
+    {"eval", "Evaluate the weights of a job, or a checkpoint, on data"},
     {"checkpoints", "List or verify the checkpoints that jobs have left"},
     {"import", "Make a checkpoint out of a GPT-2 or Llama folder of the common Python stack"},
     {"export", "Make a folder that the common Python stack loads out of a checkpoint"},

@@ -85,6 +85,7 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       return;
     case v1::JobEvent::kDecision:
     case v1::JobEvent::kDone:
+    case v1::JobEvent::kDecision:
     case v1::JobEvent::EVENT_NOT_SET:
       return;
   }

@@ -40,10 +40,18 @@ Json ModelJson(const v1::ModelSpec& model) {
 }
 
 Json DataJson(const v1::DataSpec& data) {
-  return {{"train", std::vector<std::string>(data.train().begin(), data.train().end())},
-          {"eval", std::vector<std::string>(data.eval().begin(), data.eval().end())},
-          {"format", Name(data.format())},
-          {"tokenizer", data.tokenizer()}};
+  Json train = Json::array();
+  const bool mixed = data.train_weights_size() == data.train_size();
+  for (int i = 0; i < data.train_size(); ++i) {
+    train.push_back(mixed ? Json{{"path", data.train(i)}, {"weight", data.train_weights(i)}}
+                          : Json(data.train(i)));
+  }
+  Json json = {{"train", std::move(train)},
+               {"eval", std::vector<std::string>(data.eval().begin(), data.eval().end())},
+               {"format", Name(data.format())},
+               {"tokenizer", data.tokenizer()}};
+  if (data.validation_split() > 0) json["validation_split"] = data.validation_split();
+  return json;
 }
 
 Json TrainJson(const v1::TrainSpec& train) {

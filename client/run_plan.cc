@@ -39,6 +39,10 @@ RunPlan PlanRun(const RunOptions& options, const JobFile& file,
        {plan.spec.mutable_data()->mutable_train(), plan.spec.mutable_data()->mutable_eval()}) {
     for (std::string& path : *paths) path = Absolute(working_directory, path);
   }
+  std::string& tokenizer = *plan.spec.mutable_data()->mutable_tokenizer();
+  if (!tokenizer.empty() && tokenizer != "bytes") {
+    tokenizer = Absolute(working_directory, tokenizer);
+  }
   return plan;
 }
 

@@ -29,11 +29,13 @@ constexpr Named<v1::Architecture> kArchitectures[] = {{v1::ARCHITECTURE_GPT2, "g
                                                       {v1::ARCHITECTURE_LLAMA, "llama"}};
 constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
                                               {v1::DATA_TYPE_BF16, "bf16"}};
-constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"},
-                                                  {v1::DATA_FORMAT_JSONL, "jsonl"},
-                                                  {v1::DATA_FORMAT_TOKENS_U16, "tokens_u16"},
-                                                  {v1::DATA_FORMAT_LLMC, "llmc"},
-                                                  {v1::DATA_FORMAT_MEGATRON, "megatron"}};
+constexpr Named<v1::DataFormat> kDataFormats[] = {
+    {v1::DATA_FORMAT_TEXT, "text"},
+    {v1::DATA_FORMAT_JSONL, "jsonl"},
+    {v1::DATA_FORMAT_TOKENS_U16, "tokens_u16"},
+    {v1::DATA_FORMAT_LLMC, "llmc"},
+    {v1::DATA_FORMAT_MEGATRON, "megatron"},
+    {v1::DATA_FORMAT_PROMPT_COMPLETION, "prompt_completion"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
                                                       {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
 constexpr Named<v1::GradientReduction> kReductions[] = {
@@ -208,6 +210,11 @@ std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReduct
 std::vector<absl::string_view> RecomputeNames() { return NamesIn(kRecomputes); }
 std::vector<absl::string_view> OffloadNames() { return NamesIn(kOffloads); }
 std::vector<absl::string_view> OnNanNames() { return NamesIn(kOnNans); }
+
+bool IsText(v1::DataFormat format) {
+  return format == v1::DATA_FORMAT_TEXT || format == v1::DATA_FORMAT_JSONL ||
+         format == v1::DATA_FORMAT_PROMPT_COMPLETION;
+}
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {

@@ -33,6 +33,9 @@ std::vector<absl::string_view> OffloadNames();
 std::vector<absl::string_view> OnNanNames();
 std::vector<absl::string_view> PresetNames();
 
+// Whether a tokenizer makes the tokens of a job's data: files of ids hold them already.
+bool IsText(v1::DataFormat format);
+
 // UNSPECIFIED when no value has the name.
 v1::Strategy StrategyFromName(absl::string_view name);
 v1::Architecture ArchitectureFromName(absl::string_view name);

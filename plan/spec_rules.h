@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -26,6 +27,10 @@ class SpecRules {
  private:
   v1::InvalidFields violations_;
 };
+
+// Of paths: the longest one, and what none may hold.
+inline constexpr size_t kMaxPathLength = 4096;
+bool HasControl(absl::string_view text);
 
 // "; the nearest is 4" or "; the nearest are 8 and 12".
 std::string NearestText(const std::vector<int64_t>& values);

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/data_rules.h"
 #include "plan/job_spec.h"
 #include "plan/model_rules.h"
 #include "plan/parallel_rules.h"
@@ -31,14 +32,6 @@ constexpr int64_t kMaxDetectionMs = 600'000;
 constexpr int64_t kMaxReplicas = 16;
 constexpr int64_t kMaxRollbacks = 1000;
 constexpr size_t kMaxNameLength = 100;
-constexpr int kMaxPaths = 10'000;
-constexpr size_t kMaxPathLength = 4096;
-constexpr int64_t kByteVocab = 256;
-
-bool HasControl(const std::string& text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
-}
 
 void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
   const std::string& name = spec.name();
@@ -60,47 +53,10 @@ void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
   }
 }
 
-void CheckPaths(absl::string_view field,
-                const google::protobuf::RepeatedPtrField<std::string>& paths, SpecRules& rules) {
-  if (paths.size() > kMaxPaths) {
-    rules.Add(field,
-              absl::StrCat("lists ", paths.size(), " files; at most ", kMaxPaths, " are allowed"));
-    return;
-  }
-  for (int i = 0; i < paths.size(); ++i) {
-    const std::string& path = paths[i];
-    if (path.empty() || path.size() > kMaxPathLength || HasControl(path)) {
-      rules.Add(absl::StrCat(field, "[", i, "]"),
-                absl::StrCat("must be a path of 1 to ", kMaxPathLength,
-                             " characters, none a control character"));
-    }
-  }
-}
-
 void CheckFrom(const v1::ModelSpec& model, SpecRules& rules) {
   if (model.from().size() <= kMaxPathLength && !HasControl(model.from())) return;
   rules.Add("model.from", absl::StrCat("must be the path of a folder of at most ", kMaxPathLength,
                                        " characters, none a control character"));
-}
-
-void CheckData(const v1::JobSpec& spec, SpecRules& rules) {
-  const v1::DataSpec& data = spec.data();
-  if (data.train().empty()) {
-    rules.Add("data.train", "must list at least one file to train on, as in [corpus.txt]");
-  }
-  CheckPaths("data.train", data.train(), rules);
-  CheckPaths("data.eval", data.eval(), rules);
-  if (NameOf(data.format()).empty()) {
-    rules.Add("data.format",
-              absl::StrCat("must be one of ", absl::StrJoin(DataFormatNames(), ", ")));
-  }
-  const bool text = data.format() == v1::DATA_FORMAT_TEXT || data.format() == v1::DATA_FORMAT_JSONL;
-  if (data.tokenizer() != "bytes") {
-    rules.Add("data.tokenizer", "must be 'bytes': this version has no other tokenizer");
-  } else if (text && spec.model().vocab() > 0 && spec.model().vocab() < kByteVocab) {
-    rules.Add("model.vocab", absl::StrCat("the tokenizer 'bytes' needs a vocabulary of at least ",
-                                          kByteVocab, "; ", spec.model().vocab(), " is too small"));
-  }
 }
 
 void CheckBatches(const v1::TrainSpec& train, int64_t context, SpecRules& rules) {
@@ -224,7 +180,7 @@ v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   CheckName(spec, rules);
   CheckModel(spec.model(), rules);
   CheckFrom(spec.model(), rules);
-  CheckData(spec, rules);
+  CheckData(spec.data(), spec.model().vocab(), rules);
   CheckTrain(spec, rules);
   CheckParallel(spec, rules);
   CheckPrecision(spec.precision(), rules);

@@ -34,6 +34,7 @@
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
 #include "worker/data/data_command.h"
+#include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/pack/tokenize_command.h"
@@ -230,6 +231,7 @@ int main(int argc, char** argv) {
   // Whoever reads checkpoints or data lives here, where the model is; the `sherd` command calls it.
   const absl::string_view command = argc > 1 ? argv[1] : "";
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
+  if (command == "eval") return sherd::EvaluateMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
   if (command == "import") return sherd::ImportMain(argc - 1, argv + 1);
   if (command == "export") return sherd::ExportMain(argc - 1, argv + 1);

@@ -80,7 +80,8 @@ absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
   v1::InvalidField& bad = *fields.add_fields();
   bad.set_field("data");
-  for (const char* field : {"model.from", "data.train", "data.eval", "checkpoint.dir"}) {
+  for (const char* field :
+       {"model.from", "data.train", "data.eval", "data.tokenizer", "checkpoint.dir"}) {
     absl::string_view sentence = said;
     if (!absl::ConsumePrefix(&sentence, field) || !absl::ConsumePrefix(&sentence, ": ")) continue;
     bad.set_field(field);

@@ -43,7 +43,7 @@ v1::JobSpec SpecOf(absl::string_view text, const std::vector<std::string>& overr
 }
 
 TEST(JobFile, KnowsEveryFormatOfData) {
-  EXPECT_EQ(DataFormatNames().size(), 5u);
+  EXPECT_EQ(DataFormatNames().size(), 6u);
   for (const absl::string_view name : DataFormatNames()) {
     EXPECT_EQ(NameOf(SpecOf(absl::StrCat("data: {format: ", name, "}")).data().format()), name);
   }

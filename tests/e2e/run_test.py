@@ -333,7 +333,7 @@ class Run(EndToEnd):
         steps = [event["step"] for event in events if event["event"] == "step"]
         self.assertEqual(steps, list(range(2, 601)))
 
-    def test_a_full_disk_is_one_sentence_and_leaves_nothing(self):
+    def test_a_full_disk_is_one_sentence_and_leaves_no_weights(self):
         if os.geteuid() != 0:
             self.skipTest("mounting a small file system needs root")
         small = self.scratch / "small"
@@ -347,8 +347,8 @@ class Run(EndToEnd):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 100, err)
         self.assertRegex(out + err, "(?i)no space left")
-        left = [path for path in small.rglob("*") if path.is_file() and path.parent.name != "logs"]
-        self.assertEqual(left, [])
+        left = {path.name for path in small.rglob("*") if path.is_file() and path.parent.name != "logs"}
+        self.assertLessEqual(left, {"metrics.jsonl", "events.out.tfevents.sherd"})
 
 
 class Refusals(EndToEnd):

@@ -451,7 +451,8 @@ INSTANTIATE_TEST_SUITE_P(
         Violation{
             "Format",
             [](v1::JobSpec& s) { s.mutable_data()->set_format(static_cast<v1::DataFormat>(9)); },
-            {"data.format: must be one of text, jsonl, tokens_u16, llmc, megatron"}},
+            {"data.format: must be one of text, jsonl, tokens_u16, llmc, megatron, "
+             "prompt_completion"}},
         Violation{"SmallVocabularyForLines",
                   [](v1::JobSpec& s) {
                     s.mutable_data()->set_format(v1::DATA_FORMAT_JSONL);
@@ -459,9 +460,11 @@ INSTANTIATE_TEST_SUITE_P(
                   },
                   {"model.vocab: the tokenizer 'bytes' needs a vocabulary of at least 256; 255 is "
                    "too small"}},
-        Violation{"Tokenizer",
-                  [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe.json"); },
-                  {"data.tokenizer: must be 'bytes': this version has no other tokenizer"}},
+        Violation{
+            "Tokenizer",
+            [](v1::JobSpec& s) { s.mutable_data()->set_tokenizer("bpe\n.json"); },
+            {"data.tokenizer: must be 'bytes' or the path of a tokenizer.json of at most 4096 "
+             "characters, none a control character"}},
         Violation{"NoTensorDegree",
                   [](v1::JobSpec& s) { s.mutable_parallel()->set_tensor(-1); },
                   {"parallel.tensor: -1 is out of range; the nearest valid value is 1 (1 to "

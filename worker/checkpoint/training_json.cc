@@ -45,6 +45,8 @@ Json TrainingJson(const TrainingInfo& training) {
                {"corpus_tokens", training.corpus_tokens},
                {"tokens", training.tokens},
                {"skipped_windows", training.skipped_windows}};
+  if (!training.train_weights.empty()) json["data.train.weights"] = training.train_weights;
+  if (training.validation_split > 0) json["data.validation_split"] = training.validation_split;
   // JSON has no other numbers.
   if (std::isfinite(training.loss)) json["loss"] = training.loss;
   return json;
@@ -59,6 +61,15 @@ absl::StatusOr<TrainingInfo> ParseTraining(const Json& json) {
   training.skipped_windows = members.Size("skipped_windows");
   training.loss =
       members.Has("loss") ? members.Real("loss") : std::numeric_limits<double>::quiet_NaN();
+  if (members.Has("data.validation_split")) {
+    training.validation_split = members.Real("data.validation_split");
+  }
+  if (members.Has("data.train.weights")) {
+    for (const Json& weight : members.Array("data.train.weights")) {
+      if (!weight.is_number()) return WrongManifest("has a weight of data.train that is no number");
+      training.train_weights.push_back(weight.get<double>());
+    }
+  }
   const Json& settings = members.Object("settings");
   SHERD_RETURN_IF_ERROR(members.status());
   SHERD_ASSIGN_OR_RETURN(training.train, ParseSettings(settings));

@@ -12,7 +12,6 @@
 #include "plan/job_spec.h"
 #include "plan/model_flops.h"
 #include "plan/schedule.h"
-#include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
@@ -22,39 +21,16 @@
 
 namespace sherd {
 
-absl::StatusOr<JobData> JobData::Open(const v1::JobSpec& spec, const std::string& data_root) {
-  BatchOptions options;
-  options.seq_len = spec.train().seq_len();
-  options.micro_batch = spec.train().micro_batch();
-  options.global_batch = spec.train().global_batch();
-  options.vocab = spec.model().vocab();
-  options.seed = spec.train().seed();
-  const v1::DataSpec& data = spec.data();
-  const auto open = [&](const auto& patterns) {
-    return OpenTokens(TokenFilesOf(patterns, data.format(), options.vocab, data_root));
-  };
-  SHERD_ASSIGN_OR_RETURN(auto source, open(data.train()));
-  const int64_t tokens = source->tokens();
-  SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(source), options));
-  JobData job(std::move(train), tokens);
-  if (data.eval_size() > 0) {
-    SHERD_ASSIGN_OR_RETURN(auto held_out, open(data.eval()));
-    SHERD_ASSIGN_OR_RETURN(EvaluationData eval, EvaluationData::Make(std::move(held_out), options));
-    job.eval_.emplace(std::move(eval));
-  }
-  return job;
-}
-
 absl::Status JobData::ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) {
-  return train_.FillMicroBatch(step, index, inputs, targets);
+  return dataset_.train.FillMicroBatch(step, index, inputs, targets);
 }
 
 absl::Status JobData::ReadEval(int64_t index, int32_t* inputs, int32_t* targets) {
-  return eval_->FillMicroBatch(index, inputs, targets);
+  return dataset_.eval->FillMicroBatch(index, inputs, targets);
 }
 
 int64_t JobData::eval_micro_batches() const {
-  return eval_.has_value() ? eval_->micro_batches() : 0;
+  return dataset_.eval.has_value() ? dataset_.eval->micro_batches() : 0;
 }
 
 namespace {
@@ -130,6 +106,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
                  // What goes on after a checkpoint takes back what was reported beyond it.
                  const bool known =
                      RestoresVersion(assignment_) && report.step() <= assignment_.reported_step();
+                 if (record_ != nullptr) record_->Add(report);
                  if (leads() && !known) observer_.OnStep(report);
                }),
       // Its activations come first in the arena.
@@ -197,6 +174,7 @@ absl::Status RankJob::RunSteps() {
   const int64_t steps = spec_.train().steps();
   const int64_t first = step_;
   SHERD_RETURN_IF_ERROR(TellOwedSteps());
+  SHERD_RETURN_IF_ERROR(BeginRecord());
   if (EvaluatesAfter(first) && assignment_.reported_eval_step() < first) {
     SHERD_RETURN_IF_ERROR(Evaluate());
   }
@@ -228,6 +206,16 @@ absl::Status RankJob::RunSteps() {
   }
   finishing_ = "saving the last checkpoint";
   return checkpointing_.Finish(mesh_);
+}
+
+absl::Status RankJob::BeginRecord() {
+  if (!leads()) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
+  std::vector<v1::StepReport> known;
+  if (segment_ != nullptr) known = segment_->Reports(0, step_);
+  record_ = std::make_unique<JobRecord>(output_.files, std::move(root), assignment_.epoch(), step_,
+                                        std::move(known));
+  return absl::OkStatus();
 }
 
 std::string RankJob::operation() const {
@@ -314,6 +302,11 @@ void RankJob::Watch(const StepFigures& figures) {
                          "median is %.3g s: every step waits for it",
                          slow.rank, slow.seconds, slow.median_seconds));
   }
+  if (const absl::Status failed = record_->TakeFailure(); !failed.ok()) {
+    Warn("metrics", -1,
+         absl::StrCat("metrics.jsonl and TensorBoard's events are not written any more: ",
+                      failed.message()));
+  }
   if (losses_.Add(figures.loss)) {
     Warn("divergence", -1,
          absl::StrCat("the loss of step ", step_.load(), " is ", figures.loss,
@@ -331,6 +324,7 @@ absl::Status RankJob::Evaluate() {
   report.set_epoch(assignment_.epoch());
   report.set_loss(figures.loss);
   report.set_tokens(figures.tokens);
+  record_->Add(report);
   observer_.OnEval(report);
   return absl::OkStatus();
 }

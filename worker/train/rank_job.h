@@ -17,10 +17,11 @@
 #include "sherd/v1/layout.pb.h"
 #include "worker/checkpoint/cancellable_file_system.h"
 #include "worker/comm/data_link.h"
-#include "worker/data/batches.h"
+#include "worker/dataset/job_dataset.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/holdings/remote_copy.h"
 #include "worker/model/model.h"
+#include "worker/record/job_record.h"
 #include "worker/train/checkpointing.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
@@ -36,22 +37,20 @@ namespace sherd {
 // A job's data as the executor reads them.
 class JobData final : public BatchSource {
  public:
-  // Errors of worker/data name the file.
-  static absl::StatusOr<JobData> Open(const v1::JobSpec& spec, const std::string& data_root);
+  explicit JobData(JobDataset dataset) : dataset_(std::move(dataset)) {}
 
   absl::Status ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) override;
+  int64_t TrainTargets(int64_t step) override { return dataset_.train.Targets(step); }
   absl::Status ReadEval(int64_t index, int32_t* inputs, int32_t* targets) override;
   // Of all files of data.train.
-  int64_t corpus_tokens() const { return corpus_tokens_; }
+  int64_t corpus_tokens() const { return dataset_.corpus_tokens; }
   // 0 when the job has no held-out text.
   int64_t eval_micro_batches() const;
+  // For the job's log.
+  const std::vector<std::string>& notes() const { return dataset_.notes; }
 
  private:
-  JobData(TrainingData train, int64_t corpus_tokens)
-      : train_(std::move(train)), corpus_tokens_(corpus_tokens) {}
-  TrainingData train_;
-  int64_t corpus_tokens_;
-  std::optional<EvaluationData> eval_;
+  JobDataset dataset_;
 };
 
 // Where a job writes, and where the weights are that it may start from.
@@ -122,6 +121,8 @@ class RankJob {
   // restored.
   absl::Status TellOwedSteps();
   absl::Status RunSteps();
+  // Of rank 0: what it tells from now on is written beside the checkpoints.
+  absl::Status BeginRecord();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
   // Commits the last step without waiting for the next one's exchange.
@@ -157,6 +158,7 @@ class RankJob {
   std::unique_ptr<Ops> ops_;
   RankMemory memory_;
   Checkpointing checkpointing_;
+  std::unique_ptr<JobRecord> record_;  // of rank 0, while it trains
   StepCommits commits_;
   std::unique_ptr<TensorGroup> tensor_;  // null in a group of one
   std::unique_ptr<Model> model_;

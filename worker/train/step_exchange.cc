@@ -98,7 +98,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   walk.figures.loss = loss;
   if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverge(walk);
 
-  walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
+  walk.figures.loss = loss / static_cast<double>(std::max<int64_t>(1, walk.figures.tokens));
   walk.figures.grad_norm = std::sqrt(squares.Value());
   if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
     return Diverge(walk);

@@ -69,6 +69,9 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step, int64_t window) {
   walk.micro_batches = plan_.micro_batches;
   walk.step = step;
   walk.window = window;
+  // All may be masked: then nothing counts, and nothing is divided by zero.
+  const int64_t targets = std::max<int64_t>(1, source_.TrainTargets(window));
+  walk.loss_scale = static_cast<float>(1.0 / static_cast<double>(targets));
   return Run(std::move(walk));
 }
 
@@ -233,11 +236,9 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
   SHERD_RETURN_IF_ERROR(PrepareGradients(op.unit));
   if (op.unit == head_ && plan_.inventory.tied) SHERD_RETURN_IF_ERROR(PrepareGradients(0));
   if (!has_micro_batch_) return absl::OkStatus();
-  const double global_tokens = static_cast<double>(spec_.train().global_batch() * batch_.tokens);
   double loss = 0;
   SHERD_RETURN_IF_ERROR(Compute(phases_.backward, [&] {
-    loss =
-        model_.Backward(op.unit, params_, grads_, batch_, static_cast<float>(1.0 / global_tokens));
+    loss = model_.Backward(op.unit, params_, grads_, batch_, walk.loss_scale);
   }));
   if (op.unit == head_) walk.losses.back() = loss;
   return absl::OkStatus();

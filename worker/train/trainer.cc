@@ -18,7 +18,10 @@
 #include "worker/checkpoint/save.h"
 #include "worker/comm/formation.h"
 #include "worker/data/inspect.h"
+#include "worker/data/job_tokens.h"
 #include "worker/data/roots.h"
+#include "worker/dataset/inspect_texts.h"
+#include "worker/dataset/job_dataset.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_copy.h"
@@ -136,7 +139,11 @@ class RankTrainer final : public Trainer {
     SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(assignment_, plan, options_.threads),
                                           StoredForBytes(assignment_),
                                           assignment_.ranks_on_host()));
-    SHERD_ASSIGN_OR_RETURN(JobData data, JobData::Open(assignment_.spec(), options_.data_root));
+    SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
+    JobData data(std::move(dataset));
+    if (assignment_.rank() == 0) {
+      for (const std::string& note : data.notes()) observer.OnLog(note);
+    }
 
     result.operation = "forming the process groups";
     own_doing_ = false;
@@ -156,6 +163,20 @@ class RankTrainer final : public Trainer {
     absl::MutexLock lock(&mutex_);
     mesh_ = nullptr;
     return status;
+  }
+
+  absl::StatusOr<JobDataset> OpenData() const {
+    const v1::JobSpec& spec = assignment_.spec();
+    DatasetOptions options;
+    options.data_root = options_.data_root;
+    if (!HoldsTokens(spec.data())) {
+      SHERD_ASSIGN_OR_RETURN(const std::string directory,
+                             ResolveOutputDirectory(options_.output_root, spec.checkpoint().dir()));
+      options.cache_directory = absl::StrCat(directory, "/", kTokensDirectory);
+    }
+    options.threads = options_.threads;
+    options.stopped = [this] { return formation_abort_.aborted(); };
+    return OpenJobDataset(spec, options);
   }
 
   // Every rank of the world forms its groups in this order. `lost_peer`: the rank of the world that
@@ -369,6 +390,7 @@ absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec&
                              int64_t seq_len, int64_t vocab, const TrainerOptions& options) {
   SHERD_RETURN_IF_ERROR(
       InspectFiles(data, checkpoint, seq_len, vocab, options.data_root, options.output_root));
+  SHERD_RETURN_IF_ERROR(InspectTexts(data, seq_len, vocab, options.data_root));
   if (checkpoint.dir().empty()) return absl::OkStatus();
   SHERD_ASSIGN_OR_RETURN(const std::string directory,
                          ResolveOutputDirectory(options.output_root, checkpoint.dir()));

@@ -46,6 +46,13 @@ TEST(CheckResumable, NamesEveryKeyThatChangesTheOrderOfSamples) {
               HasSubstr("data.train had 4321 tokens and has 5000"));
   EXPECT_THAT(ErrorOf([](v1::JobSpec& job) { job.mutable_data()->set_tokenizer("x"); }),
               HasSubstr("data.tokenizer was bytes and is x"));
+  EXPECT_THAT(ErrorOf([](v1::JobSpec& job) {
+                job.mutable_data()->add_train_weights(2.5);
+                job.mutable_data()->add_train_weights(1);
+                job.mutable_data()->set_validation_split(0.05);
+              }),
+              AllOf(HasSubstr("the weighting of data.train was none and is 2.5, 1"),
+                    HasSubstr("data.validation_split was 0 and is 0.05")));
   EXPECT_THAT(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(9); }),
               HasSubstr("of step 10 and train.steps is 9"));
   EXPECT_EQ(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(10); }), "OK");
@@ -107,6 +114,8 @@ TEST(TrainingManifest, KeepsEveryFieldBitForBit) {
   TrainingInfo& training = *manifest.info.training;
   training.train.set_seed(std::numeric_limits<uint64_t>::max());
   training.train.mutable_optimizer()->set_beta2(0.1 + 0.2);
+  training.train_weights = {0.1 + 0.2, 1};
+  training.validation_split = 0.05;
   for (const double loss : {1.0 / 3, 0.0, 5e-324, std::nan("")}) {
     training.loss = loss;
     const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
@@ -116,6 +125,8 @@ TEST(TrainingManifest, KeepsEveryFieldBitForBit) {
     EXPECT_EQ(read.lineage, "first");
     EXPECT_EQ(read.corpus_tokens, kCorpusTokens);
     EXPECT_EQ(read.tokens, 360);
+    EXPECT_EQ(read.train_weights, training.train_weights);
+    EXPECT_EQ(read.validation_split, 0.05);
     EXPECT_EQ(read.skipped_windows, 2);
     EXPECT_TRUE(read.loss == loss || (std::isnan(loss) && std::isnan(read.loss)));
     EXPECT_EQ(read.train.seed(), training.train.seed());

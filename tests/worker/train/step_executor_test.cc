@@ -273,6 +273,7 @@ class NoText final : public BatchSource {
     targets[0] = 1;
     return absl::OkStatus();
   }
+  int64_t TrainTargets(int64_t) override { return 1; }
   absl::Status ReadEval(int64_t, int32_t*, int32_t*) override { return absl::OkStatus(); }
 };
 

@@ -2,9 +2,11 @@
 // strategies say nothing about what all of them have alike.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,12 +44,11 @@ double RateOf(int64_t step) {
 // One process, one micro-batch after another.
 class NaiveTraining {
  public:
-  explicit NaiveTraining(const v1::JobSpec& spec)
+  NaiveTraining(const v1::JobSpec& spec, JobDataset dataset)
       : micro_batches_(spec.train().global_batch()),
         tokens_(spec.train().seq_len()),
-        data_(JobData::Open(spec, "")),
+        data_(std::move(dataset)),
         model_(ShapeOf(spec.model()), 1, tokens_) {
-    EXPECT_TRUE(data_.ok()) << data_.status();
     for (const Unit& unit : model_.inventory().units) {
       for (const Parameter& parameter : unit.parameters) {
         std::vector<float> start(static_cast<size_t>(parameter.elements));
@@ -65,14 +66,19 @@ class NaiveTraining {
   struct Figures {
     double loss = 0;
     double norm = 0;
+    int64_t tokens = 0;
   };
   Figures Step(int64_t step) {
     Store();
-    const double all_tokens = static_cast<double>(micro_batches_ * tokens_);
     Figures figures;
+    for (int64_t g = 0; g < micro_batches_; ++g) {
+      EXPECT_TRUE(data_.ReadTrain(step, g, inputs_.data(), targets_.data()).ok());
+      figures.tokens += Predicted();
+    }
+    const auto all_tokens = static_cast<double>(figures.tokens);
     for (auto& [name, state] : states_) state.gradient.assign(state.weight.size(), 0);
     for (int64_t g = 0; g < micro_batches_; ++g) {
-      EXPECT_TRUE(data_->ReadTrain(step, g, inputs_.data(), targets_.data()).ok());
+      EXPECT_TRUE(data_.ReadTrain(step, g, inputs_.data(), targets_.data()).ok());
       figures.loss += model_.Step(view(), static_cast<float>(1 / all_tokens)) / all_tokens;
       for (auto& [name, state] : states_) {
         const float* const gradient = model_.grad(name);
@@ -87,17 +93,17 @@ class NaiveTraining {
     return figures;
   }
 
-  // Nats a predicted token of the held-out text.
-  double Evaluate() {
+  // Nats a predicted token of what is held out.
+  Figures Evaluate() {
     Store();
-    double loss = 0;
-    int64_t predicted = 0;
-    for (int64_t index = 0; index < data_->eval_micro_batches(); ++index) {
-      EXPECT_TRUE(data_->ReadEval(index, inputs_.data(), targets_.data()).ok());
-      loss += model_.Loss(view());
-      for (const int32_t target : targets_) predicted += target >= 0 ? 1 : 0;
+    Figures figures;
+    for (int64_t index = 0; index < data_.eval_micro_batches(); ++index) {
+      EXPECT_TRUE(data_.ReadEval(index, inputs_.data(), targets_.data()).ok());
+      figures.loss += model_.Loss(view());
+      figures.tokens += Predicted();
     }
-    return loss / static_cast<double>(predicted);
+    figures.loss /= static_cast<double>(figures.tokens);
+    return figures;
   }
 
   const std::vector<double>& weight(const std::string& name) const {
@@ -110,6 +116,9 @@ class NaiveTraining {
     std::vector<double> weight, m, v, gradient;
   };
 
+  int64_t Predicted() const {
+    return std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; });
+  }
   MicroBatch view() const { return {1, tokens_, inputs_.data(), targets_.data()}; }
   void Store() {
     for (const auto& [name, state] : states_) {
@@ -133,7 +142,7 @@ class NaiveTraining {
 
   const int64_t micro_batches_;
   const int64_t tokens_;
-  absl::StatusOr<JobData> data_;
+  JobData data_;
   ModelHarness model_;
   std::vector<int32_t> inputs_ = std::vector<int32_t>(static_cast<size_t>(tokens_));
   std::vector<int32_t> targets_ = std::vector<int32_t>(static_cast<size_t>(tokens_));
@@ -149,6 +158,8 @@ struct Job {
   int64_t kv_heads;  // of four; 0: GPT-2
   int tensor = 1;
   bool sequence = false;
+  // Lines of prompts and completions instead of text: most targets are masked.
+  bool prompts = false;
 };
 
 v1::JobSpec SpecOf(const Job& job, const std::string& text, const std::string& held_out) {
@@ -166,6 +177,7 @@ v1::JobSpec SpecOf(const Job& job, const std::string& text, const std::string& h
   spec.mutable_parallel()->set_tensor(job.tensor);
   spec.mutable_parallel()->set_sequence_parallel(job.sequence);
   spec.mutable_data()->add_eval(held_out);
+  if (job.prompts) spec.mutable_data()->set_format(v1::DATA_FORMAT_PROMPT_COMPLETION);
   v1::TrainSpec& train = *spec.mutable_train();
   train.set_eval_every(2);
   train.set_grad_clip(kClip);
@@ -208,15 +220,34 @@ INSTANTIATE_TEST_SUITE_P(
                       Job{"TensorOfTwoBesideData", "zero3", 4, 4, true, 0, 2},
                       Job{"TensorOfFourOverTwoKeyHeads", "ddp", 4, 2, false, 2, 4},
                       Job{"SequenceOfTwo", "zero2", 2, 1, true, 0, 2, true},
-                      Job{"SequenceOfFourOverOneKeyHead", "zero1", 4, 2, true, 1, 4, true}),
+                      Job{"SequenceOfFourOverOneKeyHead", "zero1", 4, 2, true, 1, 4, true},
+                      Job{"MaskedDdp", "ddp", 2, 4, true, 0, 1, false, true},
+                      Job{"MaskedZero1", "zero1", 3, 5, false, 0, 1, false, true},
+                      Job{"MaskedZero3InUnevenRounds", "zero3", 3, 4, true, 2, 1, false, true},
+                      Job{"MaskedTensorOfTwo", "zero2", 4, 3, false, 0, 2, true, true}),
     [](const auto& job) { return std::string(job.param.name); });
+
+std::string MakeData(const Job& job, int64_t bytes, uint64_t seed) {
+  const std::string text = testing::MakeText(bytes, seed);
+  if (!job.prompts) return text;
+  // Of all lengths: completions that fill a sequence, and that are hardly there.
+  std::string lines;
+  for (size_t at = 0; at + 20 < text.size(); at += 20) {
+    std::string words = text.substr(at, 20);
+    std::replace(words.begin(), words.end(), '\n', ' ');
+    const size_t prompt = 1 + at / 20 * 5 % 13;
+    absl::StrAppend(&lines, "{\"prompt\": \"", words.substr(0, prompt), "\", \"completion\": \"",
+                    words.substr(prompt, at / 20 % 7), "\"}\n");
+  }
+  return lines;
+}
 
 // F1–F7, F11, F13, F14: loss, gradient norm, clipping, schedule, AdamW, and the held-out loss
 // over all predicted tokens alike, though the last micro-batch of the text has only three.
 TEST_P(TrainingNumbers, AreThoseOfTheArithmeticWrittenOut) {
   TemporaryDirectory scratch;
-  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 8));
-  const std::string held_out = scratch.Write("eval.txt", testing::MakeText(5 * 16 + 4, 9));
+  const std::string text = scratch.Write("train.txt", MakeData(GetParam(), 3000, 8));
+  const std::string held_out = scratch.Write("eval.txt", MakeData(GetParam(), 5 * 16 + 4, 9));
   const v1::JobSpec spec = SpecOf(GetParam(), text, held_out);
   const std::vector<RankRecord> ranks = LocalWorld(spec, GetParam().world).Run();
   const RankRecord& first = ranks.front();
@@ -224,18 +255,25 @@ TEST_P(TrainingNumbers, AreThoseOfTheArithmeticWrittenOut) {
   ASSERT_EQ(first.steps.size(), static_cast<size_t>(kSteps));
   ASSERT_EQ(first.evals.size(), 2u);
 
-  NaiveTraining naive(spec);
+  absl::StatusOr<JobDataset> dataset = OpenJobDataset(
+      spec, {.data_root = "", .cache_directory = scratch / "tokens", .stopped = nullptr});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  NaiveTraining naive(spec, *std::move(dataset));
   for (const v1::StepReport& step : first.steps) {
     const NaiveTraining::Figures expected = naive.Step(step.step());
     EXPECT_NEAR(step.loss(), expected.loss, kRelativeTolerance * expected.loss) << step.step();
     EXPECT_NEAR(step.grad_norm(), expected.norm, kRelativeTolerance * expected.norm) << step.step();
     EXPECT_GT(expected.norm, kClip);
+    EXPECT_EQ(step.tokens(), expected.tokens);
     EXPECT_NEAR(step.lr(), RateOf(step.step()), 1e-12);
     if (step.step() % 2 != 0) continue;
     const v1::EvalReport& eval = first.evals[static_cast<size_t>(step.step() / 2 - 1)];
-    const double held_out_loss = naive.Evaluate();
-    EXPECT_NEAR(eval.loss(), held_out_loss, kRelativeTolerance * held_out_loss);
-    EXPECT_EQ(eval.tokens(), 5 * 16 + 3);
+    const NaiveTraining::Figures held_out_figures = naive.Evaluate();
+    EXPECT_NEAR(eval.loss(), held_out_figures.loss, kRelativeTolerance * held_out_figures.loss);
+    EXPECT_EQ(eval.tokens(), held_out_figures.tokens);
+    if (!GetParam().prompts) {
+      EXPECT_EQ(eval.tokens(), 5 * 16 + 3);
+    }
   }
   ExpectWeights(first.result.weights_path, naive);
 }
