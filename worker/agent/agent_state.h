@@ -55,6 +55,7 @@ struct TrainerEnded {
   std::string operation;
   int32_t lost_peer = -1;
   std::string weights_path;
+  std::vector<v1::StepReport> last_steps = {};
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.
 struct StopRequested {
