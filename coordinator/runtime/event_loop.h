@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/steady_await.h"
 #include "coordinator/runtime/controller.h"
 #include "coordinator/runtime/coordinator_metrics.h"
 
@@ -45,6 +46,7 @@ class EventLoop {
   CoordinatorMetrics& metrics_;
   const size_t capacity_;
   absl::Mutex mutex_;
+  SteadyAwait await_;
   std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };

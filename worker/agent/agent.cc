@@ -24,7 +24,8 @@ TrainerEnded EventOf(TrainResult result) {
           std::move(result.operation),
           result.lost_peer,
           std::move(result.lost_holder),
-          std::move(result.weights_path)};
+          std::move(result.weights_path),
+          std::move(result.last_steps)};
 }
 
 }  // namespace
@@ -160,8 +161,8 @@ AgentEvent Agent::NextEvent() {
       leave_deadline_ = absl::InfiniteDuration();
       return StopRequested{kExitAsked, absl::StrCat(leaving_, ", and nobody let it go in time")};
     }
-    mutex_.AwaitWithTimeout(absl::Condition(&due),
-                            std::min({abort_deadline_ - now, leave_deadline_ - now, kLongestWait}));
+    await_.Await(mutex_, absl::Condition(&due),
+                 std::min({abort_deadline_ - now, leave_deadline_ - now, kLongestWait}));
   }
   AgentEvent event = std::move(events_.front());
   events_.pop_front();
@@ -196,6 +197,7 @@ void Agent::Perform(TellPosition& action) {
   position.set_step(now.step);
   position.set_operation(now.operation);
   position.set_waiting(now.waiting);
+  position.set_copied_bytes(now.copied_bytes);
   position.mutable_missing()->Add(now.missing.begin(), now.missing.end());
   session_.Send(std::move(position));
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_await.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/agent_metrics.h"
@@ -101,6 +102,7 @@ class Agent final : private SessionHandler {
   std::optional<int> exit_code_;
 
   absl::Mutex mutex_;
+  SteadyAwait await_;
   std::deque<AgentEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::optional<RankId> rank_ ABSL_GUARDED_BY(mutex_);  // state_'s, for Hello
   // Why the worker is leaving, and until when it may take; in monotonic time.

@@ -30,8 +30,10 @@ Report Released(const RankId& id, int64_t step) {
 
 Report Finished(const RankId& id, const TrainerEnded& ended) {
   Report action{ReportOf(id)};
-  action.report.mutable_finished()->set_steps(ended.step);
-  action.report.mutable_finished()->set_weights_path(ended.weights_path);
+  v1::RankFinished& finished = *action.report.mutable_finished();
+  finished.set_steps(ended.step);
+  finished.set_weights_path(ended.weights_path);
+  finished.mutable_last_steps()->Assign(ended.last_steps.begin(), ended.last_steps.end());
   return action;
 }
 

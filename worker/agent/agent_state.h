@@ -56,6 +56,7 @@ struct TrainerEnded {
   int32_t lost_peer = -1;
   std::string lost_holder;
   std::string weights_path;
+  std::vector<v1::StepReport> last_steps = {};
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.
 struct StopRequested {

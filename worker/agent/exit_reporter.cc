@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/steady_await.h"
 #include "sherd/v1/worker.grpc.pb.h"
 #include "worker/agent/backoff.h"
 #include "worker/agent/channel.h"
@@ -31,7 +32,7 @@ ExitReporter::~ExitReporter() {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
     const auto told = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return requests_.empty(); };
-    mutex_.AwaitWithTimeout(absl::Condition(&told), kFarewellLimit);
+    AwaitSteadily(mutex_, absl::Condition(&told), kFarewellLimit);
     stopping_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -65,7 +66,7 @@ void ExitReporter::Run() {
       requests_.pop_front();
       backoff.Reset();
     } else {
-      mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff.Next());
+      AwaitSteadily(mutex_, absl::Condition(&stopping_), backoff.Next());
     }
   }
 }

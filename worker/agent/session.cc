@@ -110,7 +110,7 @@ bool Session::Flush(absl::Duration timeout) {
   const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return buffer_.size() == 0 || ended_;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+  await_.Await(mutex_, absl::Condition(&settled), timeout);
   return buffer_.size() == 0;
 }
 
@@ -145,7 +145,7 @@ void Session::Run() {
     end = Verdict(stream.why, give_up_at);
     if (!end.ok()) break;
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff.Next())) break;
+    if (await_.Await(mutex_, absl::Condition(&stopping_), backoff.Next())) break;
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -226,7 +226,7 @@ void Session::Transmit(Stream& stream) {
     const auto welcomed = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return welcomed_ || stream_over_;
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&welcomed), options_.welcome_timeout)) {
+    if (!await_.Await(mutex_, absl::Condition(&welcomed), options_.welcome_timeout)) {
       context_->TryCancel();
       return;
     }
@@ -239,7 +239,7 @@ void Session::Transmit(Stream& stream) {
   stream.WritesDone();
   // The coordinator answers a goodbye by the end of the stream.
   absl::MutexLock lock(&mutex_);
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&stream_over_), kGoodbyeLimit)) {
+  if (!await_.Await(mutex_, absl::Condition(&stream_over_), kGoodbyeLimit)) {
     context_->TryCancel();
   }
 }
@@ -249,8 +249,7 @@ bool Session::NextMessage(absl::Duration& next_heartbeat, v1::SessionRequest& re
   const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return stream_over_ || stopping_ || !answers_.empty() || buffer_.HasUnsent();
   };
-  const bool woken =
-      mutex_.AwaitWithTimeout(absl::Condition(&due), next_heartbeat - MonotonicNow());
+  const bool woken = await_.Await(mutex_, absl::Condition(&due), next_heartbeat - MonotonicNow());
   if (stream_over_ || stopping_) return false;
   // A heartbeat first: no flood of reports may delay it.
   if (!woken || MonotonicNow() >= next_heartbeat) {

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/rpc/security.h"
+#include "common/steady_await.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/report_buffer.h"
 
@@ -116,6 +117,7 @@ class Session {
   SessionHandler& handler_;
 
   absl::Mutex mutex_;
+  SteadyAwait await_;
   ReportBuffer buffer_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::SessionRequest> answers_ ABSL_GUARDED_BY(mutex_);  // to questions
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -12,12 +12,12 @@
 #include "plan/job_spec.h"
 #include "plan/model_flops.h"
 #include "plan/schedule.h"
+#include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
-#include "worker/train/write_weights.h"
 
 namespace sherd {
 
@@ -144,6 +144,14 @@ absl::Status RankJob::TellOwedSteps() {
   return absl::OkStatus();
 }
 
+std::vector<v1::StepReport> RankJob::LastSteps() const {
+  // What goes on after a checkpoint may have taken back what was told.
+  const int64_t told = RestoresVersion(assignment_) ? assignment_.reported_step() : 0;
+  std::vector<v1::StepReport> steps = commits_.LastReports(told);
+  for (v1::StepReport& report : steps) report.set_epoch(assignment_.epoch());
+  return steps;
+}
+
 absl::Status RankJob::SaveAndStop() {
   paused_ = true;
   finishing_ = "saving a checkpoint";
@@ -221,6 +229,14 @@ absl::Status RankJob::BeginRecord() {
 std::string RankJob::operation() const {
   const char* const finishing = finishing_.load(std::memory_order_relaxed);
   if (finishing == nullptr) return executor_.operation();
+  if (const int64_t since = awaits_room_since_.load(std::memory_order_relaxed); since != 0) {
+    const std::chrono::steady_clock::duration waited =
+        std::chrono::steady_clock::now().time_since_epoch() -
+        std::chrono::steady_clock::duration(since);
+    // Whoever looks twice sees that it does not hang.
+    return absl::StrFormat("waiting for room to write the weights (%.1f s)",
+                           std::chrono::duration<double>(waited).count());
+  }
   // Whoever looks twice sees whether anything is written.
   return absl::StrCat(finishing, " (file operation ",
                       checkpointing_.file_operations() + weight_files_.operations(), ")");
@@ -351,15 +367,6 @@ int64_t RankJob::ProcessGrowth() const {
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
   return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes() +
          (segment_ == nullptr ? 0 : segment_->bytes()) + stored_for_bytes_;
-}
-
-absl::StatusOr<std::string> RankJob::WriteWeights() {
-  finishing_ = "writing the weights";
-  SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
-  SHERD_RETURN_IF_ERROR(
-      sherd::WriteWeights(weight_files_, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
-  if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
-  return root;
 }
 
 }  // namespace sherd

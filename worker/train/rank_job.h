@@ -18,6 +18,7 @@
 #include "worker/checkpoint/cancellable_file_system.h"
 #include "worker/comm/data_link.h"
 #include "worker/dataset/job_dataset.h"
+#include "worker/holdings/copy_watch.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/holdings/remote_copy.h"
 #include "worker/model/model.h"
@@ -60,7 +61,11 @@ struct JobFiles {
   std::string root;
   // What model.from lies below; "": anywhere.
   std::string data_root = {};
+  // When the weights find no room.
+  RetryTimes full_disk = {};
 };
+// How long is waited before the `retry`-th retry, counted from 1.
+absl::Duration DelayBefore(const RetryTimes& times, int retry);
 
 // Everything a rank has once its group is formed: memory, model, executor. Runs the steps. Not
 // thread-safe but for Stop.
@@ -73,9 +78,9 @@ class RankJob {
           TrainObserver& observer);
 
   // Goes on after what the assignment's restore plan names, or from the checkpoint that
-  // checkpoint.resume does. Every rank must call it. `own.store` must outlive the job. Errors of
-  // RestoreVersion, RestoreCheckpoint and of the communicator.
-  absl::Status Restore(const OwnHoldings& own, const FormationAbort& abort);
+  // checkpoint.resume does. Every rank must call it. `own.store` must outlive the job; `watch` goes
+  // along. Errors of RestoreVersion, RestoreCheckpoint and of the communicator.
+  absl::Status Restore(const OwnHoldings& own, const FormationAbort& abort, const CopyWatch& watch);
   // Has versions stored there too; between Restore and Run. Errors of RemoteCopy.
   absl::Status CopyTo(std::vector<std::unique_ptr<RemoteCopy>> copies) {
     return commits_.CopyTo(std::move(copies));
@@ -88,15 +93,21 @@ class RankJob {
   // Instead of Run: saves the state as a checkpoint; then the job is paused.
   absl::Status SaveAndStop();
   // Writes the rank's part of the weights; see worker/train/write_weights.h. The job's directory.
-  absl::StatusOr<std::string> WriteWeights();
+  // Where there is no room for them it tells, waits, and tries again as `full_disk` says; then it
+  // is kFailedPrecondition, with what is needed and free. kAborted after abort.Abort.
+  absl::StatusOr<std::string> WriteWeights(const FormationAbort& abort);
   void Stop() {
     executor_.Stop();
     checkpointing_.Cancel();
+    weight_files_.Cancel();
   }
   void RequestPause() { executor_.RequestPause(); }
 
   // The last committed step.
   int64_t committed() const { return commits_.committed(); }
+  // The reports of the last committed steps, in order, but for those that are known to have been
+  // told: all ranks have the same, but for times.
+  std::vector<v1::StepReport> LastSteps() const;
   // From any thread: the last completed step, and what is under way.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
   std::string operation() const;
@@ -106,13 +117,13 @@ class RankJob {
   bool leads() const { return assignment_.rank() == 0; }
   bool saves() const { return plan_.saves || assignment_.save_and_stop(); }
   absl::StatusOr<std::string> Directory() const;
-  absl::Status RestoreFromFiles(const FormationAbort& abort);
+  absl::Status RestoreFromFiles(const FormationAbort& abort, const CopyWatch& watch);
   // Instead of weights drawn at random.
   absl::Status StartFromFolder(const FormationAbort& abort);
   // What is computed with becomes that of the state that the rank owns.
   absl::Status StoreState();
   // The state that the rank owns is that of `step`.
-  absl::Status GoOnAfter(int64_t step);
+  absl::Status GoOnAfter(int64_t step, const CopyWatch& watch);
   // Has the job's directory ready for checkpoints.
   absl::Status PrepareSaving(const std::optional<RestoredCheckpoint>& restored);
   // Of an error: leaves nothing under way.
@@ -132,6 +143,12 @@ class RankJob {
   // Has users know of what is unusual in a step.
   void Watch(const StepFigures& figures);
   void Warn(const char* kind, int rank, const std::string& text);
+  // There was no room for the weights, before the `retry`-th retry.
+  void TellNoRoom(const absl::Status& failure, const std::string& root, int retry);
+  // As the job's end.
+  absl::Status NoRoom(const absl::Status& failure, const std::string& root) const;
+  // Returns after `delay`; kAborted.
+  absl::Status AwaitRoom(const FormationAbort& abort, absl::Duration delay);
   bool EvaluatesAfter(int64_t step) const;
   absl::Status Evaluate();
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
@@ -171,6 +188,8 @@ class RankJob {
   std::atomic<int64_t> step_{0};
   // What is done after the last step; null before.
   std::atomic<const char*> finishing_{nullptr};
+  // By the monotonic clock; 0: it does not wait for that.
+  std::atomic<int64_t> awaits_room_since_{0};
   int64_t skipped_windows_ = 0;
   double loss_;  // of the last step; NaN: unknown
   bool paused_ = false;

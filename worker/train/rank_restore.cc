@@ -16,25 +16,26 @@
 
 namespace sherd {
 
-absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort) {
+absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort,
+                              const CopyWatch& watch) {
   holdings_ = &own.store;
-  if (!RestoresVersion(assignment_)) return RestoreFromFiles(abort);
+  if (!RestoresVersion(assignment_)) return RestoreFromFiles(abort, watch);
   const int64_t step = assignment_.restore().step();
   SHERD_ASSIGN_OR_RETURN(const VersionFigures figures,
-                         RestoreVersion(assignment_, plan_, own, abort, memory_, *segment_));
+                         RestoreVersion(assignment_, plan_, own, abort, watch, memory_, *segment_));
   skipped_windows_ = figures.skipped_windows;
   loss_ = figures.loss;
-  SHERD_RETURN_IF_ERROR(GoOnAfter(step));
+  SHERD_RETURN_IF_ERROR(GoOnAfter(step, watch));
   return PrepareSaving(std::nullopt);
 }
 
-absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort) {
+absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort, const CopyWatch& watch) {
   const std::string& resume = spec_.checkpoint().resume();
   const bool resumes =
       assignment_.epoch() > 1 || assignment_.has_restore() || (!resume.empty() && resume != "none");
   std::optional<RestoredCheckpoint> restored;
   if (resumes) {
-    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};
+    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens(), watch};
     SHERD_ASSIGN_OR_RETURN(source.root, Directory());
     SHERD_ASSIGN_OR_RETURN(
         restored, RestoreCheckpoint(assignment_, plan_, source, memory_, mesh_, observer_));
@@ -46,7 +47,7 @@ absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort) {
   if (restored) {
     skipped_windows_ = restored->info.training->skipped_windows;
     loss_ = restored->info.training->loss;
-    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
+    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step, watch));
   } else if (!spec_.model().from().empty()) {
     SHERD_RETURN_IF_ERROR(StartFromFolder(abort));
   }
@@ -71,9 +72,9 @@ absl::Status RankJob::StoreState() {
   return executor_.Settle();
 }
 
-absl::Status RankJob::GoOnAfter(int64_t step) {
+absl::Status RankJob::GoOnAfter(int64_t step, const CopyWatch& watch) {
   SHERD_RETURN_IF_ERROR(StoreState());
-  SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}));
+  SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}, watch));
   step_ = step;
   return absl::OkStatus();
 }

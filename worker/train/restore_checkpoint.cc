@@ -127,14 +127,15 @@ class Chooser {
   std::vector<std::string> changed_;
 };
 
-absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, RankMemory& memory) {
+absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, const CopyWatch& watch,
+                  RankMemory& memory) {
   std::vector<TensorTarget> targets;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
     AppendTargets(plan.inventory.units[index], unit.owned,
                   {unit.state.master, unit.state.m, unit.state.v}, targets);
   }
-  return LoadTargets(from.path, from.manifest, targets).status();
+  return LoadTargets(from.path, from.manifest, targets, watch).status();
 }
 
 }  // namespace
@@ -154,7 +155,7 @@ absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     absl::Status loaded = manifest.status();
     if (manifest.ok()) {
       chosen.manifest = *std::move(manifest);
-      loaded = Load(chosen, plan, memory);
+      loaded = Load(chosen, plan, source.watch, memory);
     }
     const absl::Status agreed = Vote(mesh, loaded);
     if (!agreed.ok()) {

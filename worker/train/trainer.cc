@@ -1,5 +1,7 @@
 #include "worker/train/trainer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -39,6 +41,14 @@ namespace {
 // backward or all rounds of a rank that has more of them. Deaths and freezes are known much sooner:
 // by the data link and by the lease.
 constexpr absl::Duration kOperationTimeout = absl::Minutes(10);
+// And for one that copies or restores no faster than this.
+constexpr int64_t kSlowestCopyBytesPerSecond = int64_t{1} << 20;
+
+absl::Duration OperationTimeout(const RankPlan& plan, const v1::JobSpec& spec) {
+  const int64_t copies = std::max<int64_t>(1, spec.elastic().replicas());
+  return kOperationTimeout +
+         absl::Seconds(copies * (VersionBytes(plan) / kSlowestCopyBytesPerSecond));
+}
 
 // Whether a failure of this kind would be the same at another attempt.
 bool WouldRepeat(absl::StatusCode code) {
@@ -120,6 +130,7 @@ class RankTrainer final : public Trainer {
     absl::MutexLock lock(&mutex_);
     TrainPosition position;
     position.operation = "forming, or past its work";
+    position.copied_bytes = copied_bytes_.load(std::memory_order_relaxed);
     if (job_ == nullptr) return position;
     position.step = job_->step();
     position.operation = job_->operation();
@@ -187,7 +198,8 @@ class RankTrainer final : public Trainer {
     absl::Status formed;
     const auto form = [&](const RankGroup& group, int64_t arena_bytes, RankMesh::Axis& axis) {
       if (!formed.ok()) return;
-      absl::StatusOr<RankMesh::Axis> made = FormAxis(group, arena_bytes);
+      absl::StatusOr<RankMesh::Axis> made =
+          FormAxis(group, arena_bytes, OperationTimeout(plan, assignment_.spec()));
       formed = made.status();
       if (made.ok()) axis = *std::move(made);
       const int member = LostMemberOf(formed);
@@ -209,17 +221,20 @@ class RankTrainer final : public Trainer {
   }
 
   // Without a communicator for an empty group.
-  absl::StatusOr<RankMesh::Axis> FormAxis(const RankGroup& group, int64_t arena_bytes) {
+  absl::StatusOr<RankMesh::Axis> FormAxis(const RankGroup& group, int64_t arena_bytes,
+                                          absl::Duration operation_timeout) {
     RankMesh::Axis axis;
     if (group.ranks.empty()) return axis;
-    absl::StatusOr<std::unique_ptr<Communicator>> formed = Form(group, arena_bytes);
+    absl::StatusOr<std::unique_ptr<Communicator>> formed =
+        Form(group, arena_bytes, operation_timeout);
     if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
     axis.comm = *std::move(formed);
     axis.ranks = group.ranks;
     return axis;
   }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Form(const RankGroup& group, int64_t arena_bytes) {
+  absl::StatusOr<std::unique_ptr<Communicator>> Form(const RankGroup& group, int64_t arena_bytes,
+                                                     absl::Duration operation_timeout) {
     GroupSpec spec;
     spec.job_id = assignment_.job_id();
     spec.epoch = assignment_.epoch();
@@ -230,7 +245,7 @@ class RankTrainer final : public Trainer {
     FormOptions options;
     options.transport = group.transport;
     options.arena_bytes = arena_bytes;
-    options.operation_timeout = kOperationTimeout;
+    options.operation_timeout = operation_timeout;
     return FormCommunicator(listener_, spec, options, &formation_abort_);
   }
 
@@ -245,7 +260,8 @@ class RankTrainer final : public Trainer {
                              holdings_.Make(key, VersionBytes(plan), assignment_.secret()));
     }
     RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
-                {*files_, options_.output_root, options_.data_root}, metrics_, observer);
+                {*files_, options_.output_root, options_.data_root, options_.full_disk}, metrics_,
+                observer);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
     absl::Status status = GetReady(job, segment.get(), forming, observer, result);
     if (status.ok()) {
@@ -259,9 +275,12 @@ class RankTrainer final : public Trainer {
     result.paused = job.paused();
     if (status.ok() && !result.paused) {
       result.operation = "writing the weights";
-      absl::StatusOr<std::string> path = job.WriteWeights();
+      absl::StatusOr<std::string> path = job.WriteWeights(formation_abort_);
       status = path.status();
-      if (path.ok()) result.weights_path = *std::move(path);
+      if (path.ok()) {
+        result.weights_path = *std::move(path);
+        result.last_steps = job.LastSteps();
+      }
     }
     result.step = job.committed();
     absl::MutexLock lock(&mutex_);
@@ -275,8 +294,9 @@ class RankTrainer final : public Trainer {
     result.operation = "restoring";
     // What is wrong with files stays wrong; holders of a version come and go.
     own_doing_ = !RestoresVersion(assignment_);
-    SHERD_RETURN_IF_ERROR(job.Restore(
-        {holdings_, {listener_.address(), listener_.network_address()}}, formation_abort_));
+    SHERD_RETURN_IF_ERROR(
+        job.Restore({holdings_, {listener_.address(), listener_.network_address()}},
+                    formation_abort_, [this](int64_t bytes) { return Copied(bytes); }));
     own_doing_ = false;
     v1::RankReady ready;
     result.operation = "having its shard held";
@@ -298,7 +318,8 @@ class RankTrainer final : public Trainer {
       if (!SharesMemory(holder)) {
         SHERD_ASSIGN_OR_RETURN(
             std::unique_ptr<RemoteCopy> copy,
-            RemoteCopy::Open(holder, segment, assignment_.secret(), formation_abort_));
+            RemoteCopy::Open(holder, segment, assignment_.secret(), formation_abort_,
+                             [this](int64_t bytes) { return Copied(bytes); }));
         copies.push_back(std::move(copy));
         continue;
       }
@@ -312,6 +333,13 @@ class RankTrainer final : public Trainer {
       }
     }
     return job.CopyTo(std::move(copies));
+  }
+
+  // As CopyWatch.
+  absl::Status Copied(int64_t bytes) {
+    copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return formation_abort_.aborted() ? absl::AbortedError(formation_abort_.reason())
+                                      : absl::OkStatus();
   }
 
   std::string Introduction(const RankPlan& plan, const RankMesh& mesh) const {
@@ -354,6 +382,7 @@ class RankTrainer final : public Trainer {
   FileSystem* const files_;
   const Stopwatch timer_;
   FormationAbort formation_abort_;
+  std::atomic<int64_t> copied_bytes_{0};
   // What fails now is what this rank does by itself, and not how ranks come together.
   bool own_doing_ = true;
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/layout.pb.h"
@@ -49,6 +50,16 @@ struct TrainResult {
   std::string lost_holder;
   // On rank 0 of a finished job: its checkpoint.dir.
   std::string weights_path;
+  // Of a finished job: the reports of its last steps, in order, as far as they may not have been
+  // told.
+  std::vector<v1::StepReport> last_steps = {};
+};
+
+// Attempts after the first that failed: before each is waited, twice as long each time.
+struct RetryTimes {
+  absl::Duration first = absl::Seconds(1);
+  absl::Duration longest = absl::Seconds(32);
+  int retries = 23;
 };
 
 struct TrainerOptions {
@@ -58,6 +69,8 @@ struct TrainerOptions {
   // What outlives the job is written with these, which outlive the trainer; null: with the real
   // ones.
   FileSystem* files = nullptr;
+  // When the weights of a finished job find no room: ten minutes in all.
+  RetryTimes full_disk = {};
 };
 
 // Where a rank's trainer is.
@@ -68,6 +81,8 @@ struct TrainPosition {
   // In a collective: it waits for others, and for which ranks if it can tell.
   bool waiting = false;
   std::vector<int> missing = {};
+  // That it has copied and restored so far; it grows while that goes on.
+  int64_t copied_bytes = 0;
 };
 
 // One rank of one epoch of a job, from forming its groups to writing its weights. Nothing of it is

@@ -63,6 +63,10 @@ class FakeTrainer final : public Trainer {
     script_.running = nullptr;
     TrainResult result;
     result.step = 9;
+    for (int64_t step = 8; step <= 9; ++step) {
+      result.last_steps.emplace_back();
+      result.last_steps.back().set_step(step);
+    }
     if (script_.aborted) result.status = absl::AbortedError("aborted");
     result.paused = script_.paused;
     script_.finish = script_.aborted = script_.paused = false;
@@ -76,7 +80,9 @@ class FakeTrainer final : public Trainer {
     absl::MutexLock lock(&script_.mutex);
     script_.paused = true;
   }
-  TrainPosition Position() override { return {9, "backward h.3 round 0", true}; }
+  TrainPosition Position() override {
+    return {9, "backward h.3 round 0", true, {}, /*copied_bytes=*/77};
+  }
 
  private:
   Script& script_;
@@ -176,7 +182,30 @@ TEST_F(AgentTest, RunsAJobAndReportsItsMilestonesAndSteps) {
   EXPECT_EQ(last.epoch(), 1);
   EXPECT_EQ(last.rank(), 2);
   EXPECT_EQ(last.finished().steps(), 9);
+  ASSERT_EQ(last.finished().last_steps_size(), 2);
+  EXPECT_EQ(last.finished().last_steps(0).step(), 8);
+  EXPECT_EQ(last.finished().last_steps(1).step(), 9);
   EXPECT_EQ(script_.alive, 0);
+}
+
+// F34
+TEST_F(AgentTest, SaysWhereItsRankIsAndWhatItHasCopied) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  v1::SessionResponse question;
+  question.mutable_locate()->set_job_id("a");
+  question.mutable_locate()->set_epoch(1);
+  coordinator_.Send(std::move(question));
+  ASSERT_TRUE(coordinator_.Await("a position", [](const Heard& heard) {
+    return !heard.reports.empty() && heard.reports.back().has_position();
+  }));
+  const v1::RankPosition position = coordinator_.heard().reports.back().position();
+  EXPECT_EQ(position.rank(), 2);
+  EXPECT_EQ(position.step(), 9);
+  EXPECT_EQ(position.operation(), "backward h.3 round 0");
+  EXPECT_TRUE(position.waiting());
+  EXPECT_EQ(position.copied_bytes(), 77);
 }
 
 // F22, F36: what RankReleased says is true when it is said.

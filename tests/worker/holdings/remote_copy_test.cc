@@ -91,6 +91,25 @@ TEST(RemoteCopy, IsStoredInMemoryOfTheOtherProcess) {
   EXPECT_TRUE(Eventually([&] { return holder.server.links() == 0; }));
 }
 
+TEST(RemoteCopy, TellsHowFarItHasCome) {
+  HoldingHost holder;
+  holder.Expect(kKey, {0});
+  Owner owner(3'000'000);
+  owner.StoreStep(0, 1);
+  int64_t sent = 0;
+  int pieces = 0;
+  const std::unique_ptr<RemoteCopy> copy =
+      *RemoteCopy::Open(holder.address(), *owner.segment, kSecret, owner.abort, [&](int64_t bytes) {
+        sent += bytes;
+        ++pieces;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(Copy(*copy, 0, /*reports_after=*/0).ok());
+  EXPECT_EQ(sent, 3'000'000);
+  // Slowly, over such a network as may pass for one that moves.
+  EXPECT_GE(pieces, 10);
+}
+
 TEST(RemoteCopy, BringsAllReportsThatAreKept) {
   HoldingHost holder;
   holder.Expect(kKey, {0});

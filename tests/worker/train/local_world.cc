@@ -186,6 +186,7 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
   TrainerOptions options;
   options.threads = epoch.threads;
   options.files = epoch.files;
+  options.full_disk = epoch.full_disk;
   const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);

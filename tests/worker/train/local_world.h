@@ -73,6 +73,7 @@ struct LocalEpoch {
   std::map<int, std::string> holders_of = {};
   // Null: the real one.
   FileSystem* files = nullptr;
+  RetryTimes full_disk = {absl::Milliseconds(1), absl::Milliseconds(4), 6};
 };
 
 // What an epoch's workers know.

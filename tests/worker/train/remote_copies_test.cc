@@ -212,6 +212,9 @@ TEST_F(RemoteCopies, AMuteHolderCommitsNothingAndHoldsNobodyUp) {
   // It has all of step 1 and does not say so: no step comes after it.
   EXPECT_EQ(holder.Receive<LinkVersion>(absl::Milliseconds(300)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
+  // Whoever asks is told how much was sent.
+  EXPECT_EQ(world.trainer(0).Position().copied_bytes, static_cast<int64_t>(slot.size()));
+  EXPECT_EQ(world.trainer(1).Position().copied_bytes, 0);
   const Deadline soon(absl::Milliseconds(500));
   for (int rank = 0; rank < 2; ++rank) world.trainer(rank).Abort("a test");
   const std::vector<RankRecord> records = world.Join();
