@@ -46,6 +46,12 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
   view.set_weights_path(job.weights_path);
   if (detail == JobDetail::kSummary) return view;
   *view.mutable_spec() = job.spec;
+  if (IsUndecided(job)) {
+    // What an epoch measures with is not the job's.
+    *view.mutable_spec()->mutable_parallel() = job.trials.asked;
+    view.mutable_spec()->mutable_train()->set_micro_batch(job.trials.asked_micro_batch);
+  }
+  if (job.trials.decision) *view.mutable_decision() = *job.trials.decision;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     v1::RankStatus* status = view.add_ranks();
     status->set_rank(static_cast<int32_t>(rank));

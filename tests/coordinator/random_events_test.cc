@@ -36,7 +36,9 @@ std::string RecoveryViolation(const State& state) {
       return absl::StrCat(id.value(), " goes on in an epoch that was stopped");
     }
     if (job.state == v1::JOB_STATE_FORMING && job.restore.version) {
-      const int parts = PartsOf(job.spec, job.restore.version->world);
+      const v1::ParallelSpec* layout = LayoutOf(job, job.restore.version->epoch);
+      if (layout == nullptr) return absl::StrCat(id.value(), " restores what it cannot cut");
+      const int parts = PartsOf(*layout, job.restore.version->world);
       if (static_cast<int>(job.restore.parts.size()) != parts) {
         return absl::StrCat(id.value(), " restores a version that is not whole");
       }
@@ -61,6 +63,9 @@ std::string Violation(const State& state) {
     // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
     const int64_t world = static_cast<int64_t>(job.ranks.size());
     const int64_t tensor = job.spec.parallel().tensor();
+    if (IsUndecided(job) && (job.step > 0 || !job.holders.empty() || job.save_and_stop)) {
+      return absl::StrCat(id.value(), " keeps something of a measurement");
+    }
     // What only saves is of whole groups, and no more.
     const bool enough = job.save_and_stop || world >= job.spec.elastic().min_workers();
     if (!enough || world % tensor != 0) {
@@ -205,6 +210,8 @@ class Chaos {
     return &std::next(jobs.begin(), static_cast<int64_t>(Draw(jobs.size())))->second;
   }
 
+  double StepSeconds() { return 1e-3 * static_cast<double>(1 + Draw(5)); }
+
   std::string AnyWorker() { return absl::StrCat("w", Draw(kWorkers)); }
 
   void Submit() {
@@ -220,7 +227,8 @@ class Chaos {
                       .priority = static_cast<int32_t>(Draw(3)),
                       .replicas = static_cast<int64_t>(Draw(3)),
                       .request_id = request,
-                      .dir = Draw(2) == 0 ? "out" : ""});
+                      .dir = Draw(2) == 0 ? "out" : "",
+                      .is_auto = Draw(24) == 0});
   }
 
   void Cancel() {
@@ -376,6 +384,10 @@ class Chaos {
         v1::RankChanged::MILESTONE_RELEASED};
     v1::DurableEvent event = Changed(*job, rank, kMilestones[Draw(5)]);
     v1::RankChanged* changed = event.mutable_rank_changed();
+    const bool measures = IsUndecided(*job) && Draw(4) != 0;
+    if (measures && changed->milestone() == v1::RankChanged::MILESTONE_FINISHED) {
+      *changed->mutable_trial() = Measured(*job, rank, StepSeconds()).rank_changed().trial();
+    }
     if (Draw(8) == 0) changed->set_final(true);
     if (Draw(2) == 0) changed->set_lost_peer(static_cast<int32_t>(Draw(job->ranks.size())));
     if (Draw(8) == 0) changed->set_epoch(changed->epoch() + static_cast<int64_t>(Draw(3)) - 1);
@@ -401,6 +413,10 @@ class Chaos {
     if (Draw(8) == 0) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
     Tell(worker, seat, v1::RankChanged::MILESTONE_READY);
     if (job->state != v1::JOB_STATE_RUNNING || job->epoch != seat.epoch) return;
+    if (IsUndecided(*job)) {
+      scenario_.Do(Measured(*job, seat.rank, StepSeconds()));
+      return;
+    }
     if (!job->save_and_stop) return Tell(worker, seat, v1::RankChanged::MILESTONE_FINISHED);
     scenario_.Do(Saved(*job, job->restore.step, "saved"));
     scenario_.Do(Released(*job, seat.rank, job->step));
@@ -431,7 +447,8 @@ class Chaos {
         hidden.insert(worker.shared_memory_domain);
       }
     }
-    const int64_t tensor = job.spec.parallel().tensor();
+    const v1::ParallelSpec& parallel = IsUndecided(job) ? job.trials.asked : job.spec.parallel();
+    const int64_t tensor = std::max<int64_t>(1, parallel.tensor());
     const int64_t most = job.spec.elastic().max_workers();
     int64_t usable = 0;
     int64_t together = 0;
@@ -458,7 +475,10 @@ void CountReached(const Scenario& scenario, std::map<std::string, int64_t>& reac
   for (const SendRetain& retain : scenario.ActionsOf<SendRetain>()) {
     reached["restored epoch"] += !retain.ended;
   }
-  for (const v1::JobEvent& entry : scenario.Feed()) reached["rollback"] += entry.has_rollback();
+  for (const v1::JobEvent& entry : scenario.Feed()) {
+    reached["rollback"] += entry.has_rollback();
+    reached["decision"] += entry.has_decision();
+  }
   for (const auto& [id, job] : scenario.state().jobs) {
     if (job.state != v1::JOB_STATE_FORMING) continue;
     reached["restore of a version"] += job.restore.version.has_value();

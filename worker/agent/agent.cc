@@ -23,7 +23,8 @@ TrainerEnded EventOf(TrainResult result) {
           result.step,
           std::move(result.operation),
           result.lost_peer,
-          std::move(result.weights_path)};
+          std::move(result.weights_path),
+          std::move(result.trial)};
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ Report Finished(const RankId& id, const TrainerEnded& ended) {
   Report action{ReportOf(id)};
   action.report.mutable_finished()->set_steps(ended.step);
   action.report.mutable_finished()->set_weights_path(ended.weights_path);
+  if (ended.trial) *action.report.mutable_finished()->mutable_trial() = *ended.trial;
   return action;
 }
 

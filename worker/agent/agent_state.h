@@ -55,6 +55,8 @@ struct TrainerEnded {
   std::string operation;
   int32_t lost_peer = -1;
   std::string weights_path;
+  // Of one that measured.
+  std::optional<v1::TrialReport> trial;
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.
 struct StopRequested {

@@ -86,6 +86,9 @@ class RankJob {
   bool paused() const { return paused_; }
   // Instead of Run: saves the state as a checkpoint; then the job is paused.
   absl::Status SaveAndStop();
+  // Instead of Restore and Run, of an assignment that asks for a trial: so many steps from the
+  // first weights, for the figures. Nothing is told to the observer, nor written anywhere.
+  absl::StatusOr<v1::TrialReport> RunTrial();
   // Writes the rank's part of the weights; see worker/train/write_weights.h. The job's directory.
   absl::StatusOr<std::string> WriteWeights();
   void Stop() {
@@ -118,6 +121,7 @@ class RankJob {
   absl::Status RunSteps();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
+  absl::StatusOr<v1::TrialReport> TimeSteps();
   // Commits the last step without waiting for the next one's exchange.
   absl::Status CommitNow();
   // Trains the step, if need be on later samples than its own.

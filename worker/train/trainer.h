@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct TrainResult {
   int lost_peer = -1;
   // On rank 0 of a finished job: its checkpoint.dir.
   std::string weights_path;
+  // Of an assignment that only measures, when that is done: nothing of it is left but the figures.
+  std::optional<v1::TrialReport> trial;
 };
 
 struct TrainerOptions {
