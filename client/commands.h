@@ -26,6 +26,9 @@ ExitCode SubmitCommand(const Connection& connection, const std::string& job_file
                        const std::vector<std::string>& overrides, const std::string& request_id);
 ExitCode ListCommand(const Connection& connection);
 ExitCode GetCommand(const Connection& connection, const std::string& job_id);
+// A job in full: specification, decision, ranks, epochs, the feed's last events. Its state is the
+// exit code, as of `get`.
+ExitCode DescribeCommand(const Connection& connection, const std::string& job_id);
 ExitCode CancelCommand(const Connection& connection, const std::string& job_id);
 ExitCode WorkersCommand(const Connection& connection);
 // Has a worker leave; does not wait until it has.

@@ -156,6 +156,8 @@ void AddCommands(CLI::App& app, CommandLine& line) {
       ->option_text("ID");
   AddRemote(app, "list", "List the jobs, newest first", line);
   AddJobId(AddRemote(app, "get", "Show a job; its state is the exit code", line), line);
+  AddJobId(AddRemote(app, "describe", "Show all of a job: layout, epochs, last events", line),
+           line);
   AddJobId(AddRemote(app, "watch", "Follow a job to its end", line), line);
   CLI::App& logs = AddRemote(app, "logs", "Follow what a job's ranks say", line);
   AddJobId(logs, line);
@@ -197,6 +199,7 @@ ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardO
   }
   if (command == "list") return ListCommand(connection);
   if (command == "get") return GetCommand(connection, line.job_id);
+  if (command == "describe") return DescribeCommand(connection, line.job_id);
   if (command == "watch") return WatchCommand(connection, line.job_id);
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "client/ledger_order.h"
 #include "client/recovery_phases.h"
+#include "client/render_decision.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -153,6 +154,7 @@ Json EventJson(const v1::JobEvent& event) {
     case v1::JobEvent::kWarning:
       return WarningJson(event.warning());
     case v1::JobEvent::kDecision:
+      return DecisionJson(event.decision());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }
@@ -179,6 +181,7 @@ Json JobJson(const v1::Job& job) {
     json["last_epoch"].erase("event");
   }
   if (job.ranks_size() > 0) json["ranks"] = RanksJson(job);
+  if (job.has_decision()) json["decision"] = DecisionJson(job.decision());
   if (job.has_spec()) json["spec"] = SpecJson(job.spec());
   return json;
 }

@@ -75,17 +75,25 @@ Json TrainJson(const v1::TrainSpec& train) {
           {"eval_every", train.eval_every()}};
 }
 
+// Without what strategy auto leaves open.
 Json ParallelJson(const v1::ParallelSpec& parallel) {
-  return {{"strategy", Name(parallel.strategy())},
-          {"tensor", parallel.tensor()},
-          {"reshard_after_forward", parallel.reshard_after_forward()},
-          {"zero1_gradients", Name(parallel.zero1_gradients())},
-          {"prefetch", parallel.prefetch()},
-          {"bucket_mb", parallel.bucket_mb()},
-          {"shard_group", parallel.shard_group()},
-          {"sequence_parallel", parallel.sequence_parallel()},
-          {"recompute", Name(parallel.recompute())},
-          {"offload", Name(parallel.offload())}};
+  Json json = {{"strategy", Name(parallel.strategy())}};
+  if (parallel.tensor() > 0) json["tensor"] = parallel.tensor();
+  if (parallel.has_reshard_after_forward()) {
+    json["reshard_after_forward"] = parallel.reshard_after_forward();
+  }
+  if (parallel.zero1_gradients() != v1::GRADIENT_REDUCTION_UNSPECIFIED) {
+    json["zero1_gradients"] = Name(parallel.zero1_gradients());
+  }
+  json["prefetch"] = parallel.prefetch();
+  json["bucket_mb"] = parallel.bucket_mb();
+  json["shard_group"] = parallel.shard_group();
+  json["sequence_parallel"] = parallel.sequence_parallel();
+  if (parallel.recompute() != v1::RECOMPUTE_UNSPECIFIED) {
+    json["recompute"] = Name(parallel.recompute());
+  }
+  json["offload"] = Name(parallel.offload());
+  return json;
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {
@@ -119,6 +127,8 @@ Json SpecJson(const v1::JobSpec& spec) {
        {{"compute", Name(spec.precision().compute())}, {"grad", Name(spec.precision().grad())}}},
       {"elastic", ElasticJson(spec.elastic())},
       {"checkpoint", CheckpointJson(spec.checkpoint())}};
+  // Left open.
+  if (spec.train().micro_batch() == 0) json["train"].erase("micro_batch");
   json["priority"] = spec.priority();
   return json;
 }

@@ -20,11 +20,9 @@ struct Named {
   absl::string_view name;
 };
 
-constexpr Named<v1::Strategy> kStrategies[] = {{v1::STRATEGY_DDP, "ddp"},
-                                               {v1::STRATEGY_ZERO1, "zero1"},
-                                               {v1::STRATEGY_ZERO2, "zero2"},
-                                               {v1::STRATEGY_ZERO3, "zero3"},
-                                               {v1::STRATEGY_HYBRID, "hybrid"}};
+constexpr Named<v1::Strategy> kStrategies[] = {
+    {v1::STRATEGY_DDP, "ddp"},     {v1::STRATEGY_ZERO1, "zero1"},   {v1::STRATEGY_ZERO2, "zero2"},
+    {v1::STRATEGY_ZERO3, "zero3"}, {v1::STRATEGY_HYBRID, "hybrid"}, {v1::STRATEGY_AUTO, "auto"}};
 constexpr Named<v1::Architecture> kArchitectures[] = {{v1::ARCHITECTURE_GPT2, "gpt2"},
                                                       {v1::ARCHITECTURE_LLAMA, "llama"}};
 constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
@@ -158,9 +156,10 @@ void FillOptimizer(v1::OptimizerSpec& optimizer) {
   if (!optimizer.has_weight_decay()) optimizer.set_weight_decay(0.1);
 }
 
-void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model) {
+// `open`: what is left out is chosen when the job starts.
+void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model, bool open) {
   if (train.global_batch() == 0) train.set_global_batch(32);
-  if (train.micro_batch() == 0 && train.global_batch() > 0) {
+  if (train.micro_batch() == 0 && train.global_batch() > 0 && !open) {
     train.set_micro_batch(std::gcd(train.global_batch(), int64_t{4}));
   }
   if (train.seq_len() == 0) train.set_seq_len(model.context());
@@ -175,17 +174,19 @@ void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model) {
 
 void FillParallel(v1::ParallelSpec& parallel) {
   if (parallel.strategy() == v1::STRATEGY_UNSPECIFIED) parallel.set_strategy(v1::STRATEGY_ZERO3);
+  if (!parallel.has_prefetch()) parallel.set_prefetch(1);
+  if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
+  if (parallel.offload() == v1::OFFLOAD_UNSPECIFIED) parallel.set_offload(v1::OFFLOAD_NONE);
+  // The rest is chosen when the job starts.
+  if (parallel.strategy() == v1::STRATEGY_AUTO) return;
   if (parallel.tensor() == 0) parallel.set_tensor(1);
   if (!parallel.has_reshard_after_forward()) parallel.set_reshard_after_forward(true);
-  if (!parallel.has_prefetch()) parallel.set_prefetch(1);
   if (parallel.zero1_gradients() == v1::GRADIENT_REDUCTION_UNSPECIFIED) {
     parallel.set_zero1_gradients(v1::GRADIENT_REDUCTION_REDUCE_SCATTER);
   }
-  if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
   if (parallel.recompute() == v1::RECOMPUTE_UNSPECIFIED) {
     parallel.set_recompute(v1::RECOMPUTE_NONE);
   }
-  if (parallel.offload() == v1::OFFLOAD_UNSPECIFIED) parallel.set_offload(v1::OFFLOAD_NONE);
 }
 
 }  // namespace
@@ -254,7 +255,7 @@ v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
     spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
   }
   if (spec.data().tokenizer().empty()) spec.mutable_data()->set_tokenizer("bytes");
-  FillTrain(*spec.mutable_train(), spec.model());
+  FillTrain(*spec.mutable_train(), spec.model(), spec.parallel().strategy() == v1::STRATEGY_AUTO);
   FillParallel(*spec.mutable_parallel());
   v1::PrecisionSpec& precision = *spec.mutable_precision();
   if (precision.compute() == v1::DATA_TYPE_UNSPECIFIED) precision.set_compute(v1::DATA_TYPE_BF16);

@@ -59,12 +59,14 @@ void CheckFrom(const v1::ModelSpec& model, SpecRules& rules) {
                                        " characters, none a control character"));
 }
 
-void CheckBatches(const v1::TrainSpec& train, int64_t context, SpecRules& rules) {
+// `open`: a micro_batch that is left out is chosen when the job starts.
+void CheckBatches(const v1::TrainSpec& train, int64_t context, bool open, SpecRules& rules) {
   const bool global =
       rules.CheckRange("train.global_batch", train.global_batch(), 1, kMaxGlobalBatch);
   // A default micro_batch is missing only because global_batch is wrong.
-  const bool micro = (global || train.micro_batch() != 0) &&
-                     rules.CheckRange("train.micro_batch", train.micro_batch(), 1, kMaxMicroBatch);
+  const bool given = train.micro_batch() != 0 || (global && !open);
+  const bool micro =
+      given && rules.CheckRange("train.micro_batch", train.micro_batch(), 1, kMaxMicroBatch);
   if (global && micro && train.global_batch() % train.micro_batch() != 0) {
     rules.Add("train.global_batch",
               absl::StrCat("global_batch ", train.global_batch(),
@@ -113,7 +115,8 @@ void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
 void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::TrainSpec& train = spec.train();
   const bool steps = rules.CheckGiven("train.steps", train.steps(), kMaxSteps);
-  CheckBatches(train, spec.model().context(), rules);
+  CheckBatches(train, spec.model().context(), spec.parallel().strategy() == v1::STRATEGY_AUTO,
+               rules);
   CheckOptimizer(train, rules);
   if (NameOf(train.schedule().kind()).empty()) {
     rules.Add("train.schedule.kind",

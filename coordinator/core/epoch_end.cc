@@ -46,7 +46,9 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   job.suspicion = end.suspicion;
   job.end_kind = end.kind;
   job.cause = std::move(end.cause);
-  if (job.save_and_stop) {
+  if (IsUndecided(job)) {
+    // Measurements have attempts of their own (trials.h).
+  } else if (job.save_and_stop) {
     if (!job.progressed) ++job.failed_saves;
   } else if (HadAChance(transition, job, end)) {
     job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
@@ -90,6 +92,17 @@ void EndSavingEpoch(Transition& transition, JobRecord& job) {
     const WorkerState* worker = transition.Worker(entry.first);
     return worker == nullptr || worker->draining;
   });
+  AskHolders(transition, job);
+  transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
+  NoteLeaving(transition, job);
+}
+
+void EndMeasuringEpoch(Transition& transition, JobRecord& job, std::string sentence) {
+  // As after any planned end, the next world may be larger.
+  job.paused = true;
+  job.end_kind = EndKind::kPlan;
+  job.cause = std::move(sentence);
+  job.times = {.struck = transition.now(), .ended = transition.now()};
   AskHolders(transition, job);
   transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
   NoteLeaving(transition, job);

@@ -10,6 +10,7 @@
 #include "common/counted.h"
 #include "coordinator/core/copies.h"
 #include "coordinator/core/epoch_end.h"
+#include "coordinator/core/trials.h"
 #include "plan/holdings.h"
 
 namespace sherd {
@@ -52,10 +53,12 @@ void RememberCause(JobRecord& job) {
 }
 
 void NameHolders(Transition& transition, JobRecord& job) {
+  job.holders.clear();
+  // What is measured with is forgotten.
+  if (IsUndecided(job)) return;
   const std::vector<std::vector<WorkerId>> chosen = ChooseHolders(transition.state(), job);
   std::set<WorkerId> known;
   for (const RankState& rank : job.ranks) known.insert(rank.worker);
-  job.holders.clear();
   for (size_t rank = 0; rank < chosen.size(); ++rank) {
     job.ranks[rank].holders = chosen[rank];
     for (const WorkerId& holder : chosen[rank]) {
@@ -75,6 +78,7 @@ void NameHolders(Transition& transition, JobRecord& job) {
 
 // Fewer copies than wanted are said, and hold nobody up.
 void WarnOfFewCopies(Transition& transition, const JobRecord& job) {
+  if (IsUndecided(job)) return;
   const int64_t wanted = WantedCopies(job.spec);
   const int64_t fewest = FewestCopies(job);
   if (fewest >= wanted) return;
@@ -104,9 +108,13 @@ void WarnOfMixedNumerics(Transition& transition, const JobRecord& job) {
 std::string FormingSentence(const JobRecord& job) {
   std::string text = absl::StrCat("epoch ", job.epoch.value(), " forms on ",
                                   Counted(static_cast<int64_t>(job.ranks.size()), "worker"));
-  if (job.save_and_stop) {
+  if (IsUndecided(job)) {
+    absl::StrAppend(&text, ": ", DescribeMeasurement(job));
+    // Why the one before it ended, should it begin again.
+    if (job.end_kind == EndKind::kPlan) return text;
+  } else if (job.save_and_stop) {
     absl::StrAppend(&text, " to save step ", job.restore.step, " as a checkpoint");
-  } else if (job.epoch.value() > 1) {
+  } else if (job.epoch > FirstEpochOf(job)) {
     absl::StrAppend(&text, " and ", DescribePoint(job.restore));
   }
   if (!job.cause.empty()) absl::StrAppend(&text, "; ", job.cause);
@@ -125,7 +133,8 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
     holders.push_back({worker.value(), answer.holdings});
   }
   const int64_t restored = RestoredEpoch(job.restored.value(), job.starts, holders);
-  point.version = ChooseVersion(job.spec, restored, holders);
+  point.version =
+      ChooseVersion([&job](int64_t epoch) { return LayoutOf(job, epoch); }, restored, holders);
   // A process that had been given up may hold, whole, what is older than what was saved since.
   const bool outdated =
       point.version && job.checkpoint && job.checkpoint->step > point.version->step;
@@ -138,12 +147,13 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   }
   point.step = point.version->step;
   const int world = point.version->world;
+  const v1::ParallelSpec& layout = *LayoutOf(job, point.version->epoch);
   for (const auto& [worker, answer] : job.answers) {
     if (!IsAlive(state, worker, answer.incarnation)) continue;
     if (!counts(*FindWorker(state, worker))) continue;
     for (const v1::Holding& held : answer.holdings) {
       if (VersionOf(held) != *point.version || held.owner() < 0 || held.owner() >= world) continue;
-      point.parts[PartOf(job.spec, world, held.owner())].push_back(
+      point.parts[PartOf(layout, world, held.owner())].push_back(
           {held.owner(), worker, answer.incarnation});
     }
   }
@@ -177,10 +187,16 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   RememberCause(job);
   // No number is given twice, not even one that only workers remember.
   job.epoch = Epoch(std::max(job.epoch, job.told_epoch).value() + 1);
-  job.starts[job.epoch.value()] = restore.step;
-  job.restore = std::move(restore);
-  job.start_known = job.restore.version.has_value();
-  if (job.start_known) RollBack(transition, job);
+  NoteEpoch(job);
+  if (IsUndecided(job)) {
+    job.restore = {};
+    job.start_known = true;
+  } else {
+    job.starts[job.epoch.value()] = restore.step;
+    job.restore = std::move(restore);
+    job.start_known = job.restore.version.has_value();
+    if (job.start_known) RollBack(transition, job);
+  }
   job.save_and_stop = save_and_stop;
   job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
   job.suspicion = false;
@@ -224,7 +240,7 @@ void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
     if (job.checkpoint) job.checkpoint->step = std::min(job.checkpoint->step, step);
   }
   // Reports that were on the way to a coordinator which was away are lost with their sender.
-  if (job.epoch.value() > 1 && job.restore.step > job.step) {
+  if (job.epoch > FirstEpochOf(job) && job.restore.step > job.step) {
     transition.Tell(job, absl::StrCat("a checkpoint of step ", job.restore.step,
                                       " was found; what was reported ends with step ", job.step,
                                       ", the figures of those between are lost"));
@@ -233,6 +249,11 @@ void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
 }
 
 void RunEpoch(Transition& transition, JobRecord& job) {
+  if (IsUndecided(job)) {
+    job.times.running = transition.now();
+    std::erase_if(job.holders, [](const CopyHolder& holder) { return holder.returned; });
+    return transition.Enter(job, v1::JOB_STATE_RUNNING, DescribeMeasurement(job));
+  }
   SettleStart(transition, job, /*step=*/0);
   const bool first = job.restored == Epoch();
   job.restored = job.epoch;

@@ -31,7 +31,8 @@ void TakeFirst(std::vector<const WorkerState*>& idle, int64_t count, std::vector
 
 // What a job asks of a pool.
 struct WorkerPools::Demand {
-  explicit Demand(const v1::JobSpec& spec);
+  // `saves`: of an epoch that only saves the job's state, laid out as its last one.
+  explicit Demand(const JobRecord& job, bool saves = false);
 
   // Worlds are multiples of it: the ranks of a tensor-parallel or of a shard group.
   int64_t granule = 1;
@@ -49,8 +50,14 @@ struct WorkerPools::Demand {
   std::string Needs() const;
 };
 
-WorkerPools::Demand::Demand(const v1::JobSpec& spec)
-    : granule(WorldGranuleOf(spec.parallel())), tensor(TensorDegreeOf(spec.parallel())) {
+WorkerPools::Demand::Demand(const JobRecord& job, bool saves) {
+  const v1::JobSpec& spec = job.spec;
+  // What a measurement is laid out as holds in its own epoch alone.
+  const v1::ParallelSpec& parallel = IsUndecided(job) ? job.trials.asked : spec.parallel();
+  tensor = TensorDegreeOf(parallel);
+  // Of strategy auto the shard group is chosen for the world.
+  const bool chosen = job.trials.phase != Trials::Phase::kNone;
+  granule = chosen && !saves ? tensor : WorldGranuleOf(parallel);
   least = std::max({int64_t{1}, spec.elastic().min_workers(), granule});
   least = (least + granule - 1) / granule * granule;
   if (spec.elastic().max_workers() > 0) most = spec.elastic().max_workers();
@@ -138,7 +145,7 @@ int64_t WorkerPools::UnitOf(const Demand& demand, const Pool& pool, int64_t worl
 }
 
 GangPlacement WorkerPools::Place(const JobRecord& job) {
-  const Demand demand(job.spec);
+  const Demand demand(job);
   const std::vector<Pool> pools = PoolsOf(domains_);
   const Pool* best = nullptr;  // the largest world now
   int64_t world = 0;
@@ -171,7 +178,7 @@ GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, const NextWorld& nex
 
 GangPlacement WorkerPools::Regang(const JobRecord& job, const NextWorld& next,
                                   Domains& usable) const {
-  Demand demand(job.spec);
+  Demand demand(job, next.below_minimum);
   demand.most = std::min(demand.most, next.most);
   if (next.below_minimum) demand.least = demand.granule;
   std::set<const WorkerState*> last;
@@ -259,7 +266,7 @@ GangPlacement WorkerPools::Unplaced(const Demand& demand, const std::vector<Pool
 }
 
 void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
-  int64_t spares = std::min(Demand(job.spec).most, most);
+  int64_t spares = std::min(Demand(job).most, most);
   std::vector<WorkerId> kept;
   std::set<std::string> kinds;
   for (const RankState& rank : job.ranks) {
@@ -280,7 +287,7 @@ void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
 }
 
 int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
-  const Demand demand(job.spec);
+  const Demand demand(job);
   std::set<std::string> kinds;
   std::optional<std::set<std::string>> hidden;
   for (const RankState& rank : job.ranks) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/core/next_epoch.h"
+#include "coordinator/core/trials.h"
 
 namespace sherd {
 namespace {
@@ -98,9 +99,12 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
       absl::StrCat(RankOnWorker(event.rank(), rank), " failed after step ", event.step());
   if (!event.operation().empty()) absl::StrAppend(&text, " (", event.operation(), ")");
   absl::StrAppend(&text, ": ", event.error());
-  // What cannot be saved ends no job.
-  if (event.final() && !job.save_and_stop)
+  if (event.final() && IsUndecided(job)) {
+    StrikeOff(job, text);
+  } else if (event.final() && !job.save_and_stop) {
+    // What cannot be saved ends no job.
     return transition.End(job, v1::JOB_STATE_FAILED, std::move(text));
+  }
   const int peer = event.lost_peer();
   const bool lost_peer = peer >= 0;
   const WorkerState* holder =
@@ -125,7 +129,8 @@ void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
   rank.left = true;
   if (!IsUnderway(job.state)) return;
   RecordAnswer(job, rank.worker, rank.incarnation, event.holdings());
-  job.step = std::max(job.step, event.step());
+  // No step of a measurement is the job's.
+  if (!IsUndecided(job)) job.step = std::max(job.step, event.step());
   if (AnyFinished(job)) return SucceedWhenDone(transition, job);
   if (job.state == v1::JOB_STATE_RECOVERING) return NoteLeaving(transition, job);
   if (job.save_and_stop) {
@@ -201,6 +206,7 @@ void OnRankChanged(Transition& transition, const v1::RankChanged& event) {
     case v1::RankChanged::MILESTONE_READY:
       return OnReady(transition, *job, rank, event);
     case v1::RankChanged::MILESTONE_FINISHED:
+      if (IsUndecided(*job)) return OnMeasured(transition, *job, seat.rank, event);
       return OnFinished(transition, *job, rank, event);
     case v1::RankChanged::MILESTONE_FAILED:
       return OnFailed(transition, *job, rank, event);
@@ -230,6 +236,7 @@ void OnFormationExpired(Transition& transition, const v1::FormationExpired& even
 void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event) {
   JobRecord* job = transition.Job(JobId(event.job_id()));
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
+  if (IsUndecided(*job)) return;
   job->step = std::max(job->step, event.step());
   job->progressed = true;
   job->failed_saves = 0;
@@ -239,7 +246,7 @@ void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event)
 void OnCheckpointSaved(Transition& transition, const v1::CheckpointSaved& event) {
   JobRecord* job = transition.Job(JobId(event.job_id()));
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
-  if (event.path().empty()) return;
+  if (event.path().empty() || IsUndecided(*job)) return;
   job->checkpoint = {event.step(), event.path()};
   job->failed_saves = 0;
   if (!job->save_and_stop || event.step() < job->restore.step) return;
@@ -268,7 +275,7 @@ void OnHangDetected(Transition& transition, const v1::HangDetected& event) {
   if (!hangs) return;
   // The output is durable: whoever does not come to its end is not waited for.
   if (AnyFinished(*job)) return transition.End(*job, v1::JOB_STATE_SUCCEEDED, "");
-  job->step = std::max(job->step, event.step());
+  if (!IsUndecided(*job)) job->step = std::max(job->step, event.step());
   EndEpoch(transition, *job,
            {.kind = EndKind::kHang, .cause = event.verdict(), .unnoticed_ms = event.stalled_ms()});
 }

@@ -127,6 +127,7 @@ inline constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 //   is known better by the time the next one is planned (the peer's exit signal) becomes the
 //   reason. A failure that would come again, and the third epoch in a row without a step, fail the
 //   job. A worker is idle again when its rank has finished or was released, and not before.
+//   A job of strategy auto first has epochs that measure, and end by plan (core/trials.h).
 //   A job that cannot go on saves its state first (core/save_first.h); one that would lose steps
 //   waits a while for workers that are only silent.
 Actions Apply(const v1::DurableEvent& event, State& state);

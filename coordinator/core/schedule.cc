@@ -16,6 +16,7 @@
 #include "coordinator/core/next_epoch.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/save_first.h"
+#include "coordinator/core/trials.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -90,6 +91,7 @@ void Pass::Place(JobRecord& job) {
   GangPlacement placement = pools_.Place(job);
   if (placement.workers.empty()) return Wait(job, std::move(placement));
   if (RefuseDirectory(job)) return;
+  if (!PlanLayout(transition_, job, placement.workers)) return;
   FormEpoch(transition_, job, placement.workers, {}, /*save_and_stop=*/false);
 }
 
@@ -149,6 +151,7 @@ void Pass::PlaceAgain(JobRecord& job) {
                       .reason = "waits for workers that fell silent and may hold what was "
                                 "committed"});
   }
+  if (!PlanLayout(transition_, job, placement.workers)) return;
   FormEpoch(transition_, job, placement.workers, std::move(restore), /*save_and_stop=*/false);
 }
 
@@ -212,6 +215,8 @@ void PlanChanges(Transition& transition, const WorkerPools& pools) {
   bool grows = false;
   for (auto& [id, job] : transition.state().jobs) {
     if (job.state != v1::JOB_STATE_RUNNING || job.save_and_stop || AnyFinished(job)) continue;
+    // A measurement ends by itself, soon.
+    if (IsUndecided(job)) continue;
     const WorkerState* leaving = draining ? LeavingMember(transition.state(), job) : nullptr;
     if (leaving != nullptr) {
       PauseEpoch(transition, job,

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/snapshot_trials.h"
 #include "coordinator/core/stored_epoch.h"
 
 // Every function that writes binds all members of its type by name: it does not compile when one is
@@ -30,8 +31,8 @@ Seat Read(const v1::StoredSeat& stored) {
 
 v1::StoredWorker Write(const WorkerState& worker) {
   const auto& [id, incarnation, device, host, shared_memory_domain, data_address, network_address,
-               numerics_fingerprint, output_root, alive, lost_unix_ms, seat, draining, drain_reason,
-               dismissed, retired] = worker;
+               numerics_fingerprint, output_root, memory_bytes, alive, lost_unix_ms, seat, draining,
+               drain_reason, dismissed, retired] = worker;
   v1::StoredWorker stored;
   stored.set_id(id.value());
   stored.set_incarnation(incarnation.value());
@@ -42,6 +43,7 @@ v1::StoredWorker Write(const WorkerState& worker) {
   stored.set_network_address(network_address);
   stored.set_numerics_fingerprint(numerics_fingerprint);
   stored.set_output_root(output_root);
+  stored.set_memory_bytes(memory_bytes);
   stored.set_alive(alive);
   stored.set_lost_unix_ms(lost_unix_ms);
   if (seat) *stored.mutable_seat() = Write(*seat);
@@ -63,6 +65,7 @@ WorkerState Read(const v1::StoredWorker& stored) {
   worker.network_address = stored.network_address();
   worker.numerics_fingerprint = stored.numerics_fingerprint();
   worker.output_root = stored.output_root();
+  worker.memory_bytes = stored.memory_bytes();
   worker.alive = stored.alive();
   worker.lost_unix_ms = stored.lost_unix_ms();
   if (stored.has_seat()) worker.seat = Read(stored.seat());
@@ -88,7 +91,7 @@ v1::StoredJob Write(const JobRecord& job) {
                save_and_stop, progressed, announced, times, paused, aborted, holders_asked,
                end_kind, cause, suspicion, complaints, patience, told_copies, answers, restored,
                starts, fruitless, past_causes, high_step, failed_saves, usual_world, checkpoint,
-               excluded, broken, told_epoch, silent] = job;
+               excluded, broken, told_epoch, silent, trials] = job;
   v1::StoredJob stored;
   stored.set_id(id.value());
   stored.set_request_id(request_id);
@@ -154,6 +157,7 @@ v1::StoredJob Write(const JobRecord& job) {
     process.set_worker(worker.value());
     process.set_incarnation(incarnation.value());
   }
+  if (trials.phase != Trials::Phase::kNone) *stored.mutable_trials() = WriteTrials(trials);
   return stored;
 }
 
@@ -205,6 +209,7 @@ void ReadPast(const v1::StoredJob& stored, JobRecord& job) {
   for (const v1::StoredProcess& process : stored.silent()) {
     job.silent[WorkerId(process.worker())] = Incarnation(process.incarnation());
   }
+  if (stored.has_trials()) job.trials = ReadTrials(stored.trials());
 }
 
 JobRecord Read(const v1::StoredJob& stored) {
@@ -265,7 +270,7 @@ v1::StoredState WriteState(const State& state) {
 }
 
 absl::StatusOr<State> ReadState(const v1::StoredState& stored) {
-  if (stored.format() < 1 || stored.format() > kStateFormat) {
+  if (stored.format() < kOldestStateFormat || stored.format() > kStateFormat) {
     return absl::DataLossError(
         absl::StrCat("it has format ", stored.format(), ", and this version knows ", kStateFormat));
   }

@@ -71,6 +71,18 @@ bool IsBroken(const JobRecord& job, const WorkerId& a, const WorkerId& b) {
   return job.broken.contains({a, b}) || job.broken.contains({b, a});
 }
 
+bool IsUndecided(const JobRecord& job) {
+  return job.trials.phase == Trials::Phase::kProbe || job.trials.phase == Trials::Phase::kTrial;
+}
+
+Epoch FirstEpochOf(const JobRecord& job) { return Epoch(job.trials.last_epoch.value() + 1); }
+
+const v1::ParallelSpec* LayoutOf(const JobRecord& job, int64_t epoch) {
+  if (job.trials.phase == Trials::Phase::kNone) return &job.spec.parallel();
+  const auto found = job.trials.layouts.find(epoch);
+  return found == job.trials.layouts.end() ? nullptr : &found->second;
+}
+
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation) {
   const WorkerState* worker = FindWorker(state, id);
   return worker != nullptr && worker->alive && worker->incarnation == incarnation;

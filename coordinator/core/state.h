@@ -13,6 +13,7 @@
 #include "plan/holdings.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
+#include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
@@ -36,6 +37,8 @@ struct WorkerState {
   std::string numerics_fingerprint;
   // Absolute; "" when the worker did not say.
   std::string output_root;
+  // Of its device, or of its host where that has none of its own; 0: it did not say.
+  int64_t memory_bytes = 0;
   bool alive = false;
   int64_t lost_unix_ms = 0;
   // Held from Assign until the rank has finished or was released, so also for a while after the
@@ -151,6 +154,41 @@ struct Patience {
   bool save_due = false;
 };
 
+// A layout that a job of strategy auto may have.
+struct TriedCandidate {
+  v1::Candidate candidate;
+  // Trials of it that began, and why there are no more; "": there may be.
+  int64_t attempts = 0;
+  std::string failure;
+};
+
+// Of a job of strategy auto: how it is being laid out, or was (core/trials.h).
+struct Trials {
+  // What the job's epochs are for. Of other jobs kNone.
+  enum class Phase { kNone, kProbe, kTrial, kDecided };
+  Phase phase = Phase::kNone;
+  // The keys as the job's file has them; the job's specification has those of the present epoch.
+  v1::ParallelSpec asked;
+  int64_t asked_micro_batch = 0;
+  // Measurements that have begun, and the epoch of the last one.
+  int64_t number = 0;
+  Epoch last_epoch;
+  // Ranks that the candidates are for.
+  int64_t world = 0;
+  // Of each figure the slowest rank's; absent until there was a probe.
+  std::optional<v1::TrialReport> probe;
+  int64_t probe_attempts = 0;
+  // Best first.
+  std::vector<TriedCandidate> candidates;
+  // The one that is tried; -1: none.
+  int64_t current = -1;
+  // Of the present measurement, by rank.
+  std::map<int, v1::TrialReport> reports;
+  std::optional<v1::StrategyDecision> decision;
+  // How the versions of epochs are cut, of the last epochs that trained.
+  std::map<int64_t, v1::ParallelSpec> layouts;
+};
+
 struct JobRecord {
   JobId id;
   std::string request_id;
@@ -227,6 +265,7 @@ struct JobRecord {
   Epoch told_epoch;
   // Who fell silent with something of the job since its last epoch restored, and was not heard yet.
   std::map<WorkerId, Incarnation> silent;
+  Trials trials;
 };
 
 // All that the coordinator knows for certain: a pure function of the durable events.
@@ -265,6 +304,12 @@ bool Reaches(const WorkerState& from, const WorkerState& to);
 const std::string& AddressFor(const WorkerState& from, const WorkerState& to);
 // A link between the two broke, in either direction.
 bool IsBroken(const JobRecord& job, const WorkerId& a, const WorkerId& b);
+// It is of strategy auto, and not laid out yet: its epochs measure.
+bool IsUndecided(const JobRecord& job);
+// The first epoch that trains, if there is one.
+Epoch FirstEpochOf(const JobRecord& job);
+// How the versions that an epoch left are cut; nullptr: that is not known any more.
+const v1::ParallelSpec* LayoutOf(const JobRecord& job, int64_t epoch);
 // The process was alive when it was last heard of.
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation);
 

@@ -35,7 +35,7 @@ void LoseRank(Transition& transition, JobRecord& job, int rank, const Loss& loss
   state.reason = loss.cause;
   state.left = true;
   if (!working || !IsUnderway(job.state)) return;
-  job.step = std::max(job.step, loss.step);
+  if (!IsUndecided(job)) job.step = std::max(job.step, loss.step);
   if (AnyFinished(job)) return SucceedWhenDone(transition, job);
   EndEpoch(transition, job,
            {.kind = loss.silent_ms > 0 ? EndKind::kSilence : EndKind::kDeath,
@@ -293,6 +293,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.network_address = event.network_address();
   worker.numerics_fingerprint = event.numerics_fingerprint();
   worker.output_root = event.output_root();
+  worker.memory_bytes = event.memory_bytes();
   worker.alive = true;
   worker.lost_unix_ms = 0;
   AdoptStaleRank(transition, worker, event);

@@ -157,6 +157,7 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_network_address(hello.network_address());
   joined->set_numerics_fingerprint(hello.numerics_fingerprint());
   joined->set_output_root(hello.output_root());
+  joined->set_memory_bytes(hello.memory_bytes());
   joined->set_job_id(hello.job_id());
   joined->set_epoch(hello.epoch());
   joined->set_rank(hello.rank());

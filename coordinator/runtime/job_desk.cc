@@ -268,6 +268,7 @@ void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
   if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(journal_.state(), id));
   v1::GetJobResponse response;
   *response.mutable_job() = ViewJob(*job, journal_.feed(), JobDetail::kFull);
+  response.mutable_job()->set_last_event(journal_.feed().LastSequence(id));
   Answer<v1::GetJobResponse>(reply, std::move(response));
 }
 

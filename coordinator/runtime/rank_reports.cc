@@ -33,6 +33,7 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
       changed.set_milestone(v1::RankChanged::MILESTONE_FINISHED);
       changed.set_step(report.finished().steps());
       changed.set_weights_path(PrintableText(report.finished().weights_path(), kMostTextBytes));
+      if (report.finished().has_trial()) *changed.mutable_trial() = report.finished().trial();
       return changed;
     case v1::RankReport::kFailed:
       changed.set_milestone(v1::RankChanged::MILESTONE_FAILED);

@@ -50,6 +50,12 @@ v1::Job ViewJob(const JobRecord& job, const JobFeed& feed, JobDetail detail) {
   *view.mutable_spec() = job.spec;
   if (latest != nullptr && latest->step) *view.mutable_last_step() = *latest->step;
   if (latest != nullptr && latest->epoch) *view.mutable_last_epoch() = *latest->epoch;
+  if (IsUndecided(job)) {
+    // What an epoch measures with is not the job's.
+    *view.mutable_spec()->mutable_parallel() = job.trials.asked;
+    view.mutable_spec()->mutable_train()->set_micro_batch(job.trials.asked_micro_batch);
+  }
+  if (job.trials.decision) *view.mutable_decision() = *job.trials.decision;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     v1::RankStatus* status = view.add_ranks();
     status->set_rank(static_cast<int32_t>(rank));

@@ -112,6 +112,8 @@ class Chaos {
     return &std::next(jobs.begin(), static_cast<int64_t>(Draw(jobs.size())))->second;
   }
 
+  double StepSeconds() { return 1e-3 * static_cast<double>(1 + Draw(5)); }
+
   std::string AnyWorker() { return absl::StrCat("w", Draw(kWorkers)); }
 
   void Submit() {
@@ -127,7 +129,8 @@ class Chaos {
                       .priority = static_cast<int32_t>(Draw(3)),
                       .replicas = static_cast<int64_t>(Draw(3)),
                       .request_id = request,
-                      .dir = Draw(2) == 0 ? "out" : ""});
+                      .dir = Draw(2) == 0 ? "out" : "",
+                      .is_auto = Draw(24) == 0});
   }
 
   void Cancel() {
@@ -283,6 +286,10 @@ class Chaos {
         v1::RankChanged::MILESTONE_RELEASED};
     v1::DurableEvent event = Changed(*job, rank, kMilestones[Draw(5)]);
     v1::RankChanged* changed = event.mutable_rank_changed();
+    const bool measures = IsUndecided(*job) && Draw(4) != 0;
+    if (measures && changed->milestone() == v1::RankChanged::MILESTONE_FINISHED) {
+      *changed->mutable_trial() = Measured(*job, rank, StepSeconds()).rank_changed().trial();
+    }
     if (Draw(8) == 0) changed->set_final(true);
     if (Draw(2) == 0) {
       changed->set_lost_peer(static_cast<int32_t>(Draw(job->ranks.size())));
@@ -319,6 +326,10 @@ class Chaos {
     if (Draw(8) == 0) return Tell(worker, seat, v1::RankChanged::MILESTONE_RELEASED);
     Tell(worker, seat, v1::RankChanged::MILESTONE_READY);
     if (job->state != v1::JOB_STATE_RUNNING || job->epoch != seat.epoch) return;
+    if (IsUndecided(*job)) {
+      scenario_.Do(Measured(*job, seat.rank, StepSeconds()));
+      return;
+    }
     if (!job->save_and_stop) return Tell(worker, seat, v1::RankChanged::MILESTONE_FINISHED);
     scenario_.Do(Saved(*job, job->restore.step, "saved"));
     scenario_.Do(Released(*job, seat.rank, job->step));
@@ -349,7 +360,8 @@ class Chaos {
         hidden.insert(worker.shared_memory_domain);
       }
     }
-    const int64_t tensor = job.spec.parallel().tensor();
+    const v1::ParallelSpec& parallel = IsUndecided(job) ? job.trials.asked : job.spec.parallel();
+    const int64_t tensor = std::max<int64_t>(1, parallel.tensor());
     const int64_t most = job.spec.elastic().max_workers();
     int64_t usable = 0;
     int64_t together = 0;

@@ -34,7 +34,9 @@ std::string RecoveryViolation(const State& state) {
       return absl::StrCat(id.value(), " goes on in an epoch that was stopped");
     }
     if (job.state == v1::JOB_STATE_FORMING && job.restore.version) {
-      const int parts = PartsOf(job.spec, job.restore.version->world);
+      const v1::ParallelSpec* layout = LayoutOf(job, job.restore.version->epoch);
+      if (layout == nullptr) return absl::StrCat(id.value(), " restores what it cannot cut");
+      const int parts = PartsOf(*layout, job.restore.version->world);
       if (static_cast<int>(job.restore.parts.size()) != parts) {
         return absl::StrCat(id.value(), " restores a version that is not whole");
       }
@@ -59,6 +61,9 @@ std::string Violation(const State& state) {
     // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
     const int64_t world = static_cast<int64_t>(job.ranks.size());
     const int64_t tensor = job.spec.parallel().tensor();
+    if (IsUndecided(job) && (job.step > 0 || !job.holders.empty() || job.save_and_stop)) {
+      return absl::StrCat(id.value(), " keeps something of a measurement");
+    }
     // What only saves is of whole groups, and no more.
     // The log may be older than the job, and know of none of its epochs.
     const bool enough = job.save_and_stop || (job.ranks.empty() && job.told_epoch > Epoch()) ||
@@ -121,7 +126,10 @@ void CountReached(const Scenario& scenario, std::map<std::string, int64_t>& reac
   for (const SendRetain& retain : scenario.ActionsOf<SendRetain>()) {
     reached["restored epoch"] += !retain.ended;
   }
-  for (const v1::JobEvent& entry : scenario.Feed()) reached["rollback"] += entry.has_rollback();
+  for (const v1::JobEvent& entry : scenario.Feed()) {
+    reached["rollback"] += entry.has_rollback();
+    reached["decision"] += entry.has_decision();
+  }
   for (const auto& [id, job] : scenario.state().jobs) {
     if (job.state != v1::JOB_STATE_FORMING) continue;
     reached["restore of a version"] += job.restore.version.has_value();

@@ -107,6 +107,10 @@ TEST(Snapshot, OneOfAnotherFormatIsRefused) {
   v1::StoredState stored = WriteState({});
   stored.set_format(kStateFormat + 1);
   EXPECT_EQ(ReadState(stored).status().code(), absl::StatusCode::kDataLoss);
+  stored.set_format(kOldestStateFormat - 1);
+  EXPECT_EQ(ReadState(stored).status().code(), absl::StatusCode::kDataLoss);
+  stored.set_format(kOldestStateFormat);
+  EXPECT_TRUE(ReadState(stored).ok());
 }
 
 TEST(Snapshot, OneOfTheFirstFormatIsReadAsIfNothingOfTheNewHadHappened) {

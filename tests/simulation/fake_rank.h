@@ -45,6 +45,9 @@ class FakeRank {
   void Restore();
   void EndRestore();
   void HandOver();
+  // Of an epoch that only measures.
+  void BeginMeasuring();
+  void EndMeasuring();
   void BeReady();
   void Compute();
   void Enter();

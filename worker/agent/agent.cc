@@ -25,7 +25,8 @@ TrainerEnded EventOf(TrainResult result) {
           result.lost_peer,
           std::move(result.lost_holder),
           std::move(result.weights_path),
-          std::move(result.last_steps)};
+          std::move(result.last_steps),
+          std::move(result.trial)};
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ Report Finished(const RankId& id, const TrainerEnded& ended) {
   finished.set_steps(ended.step);
   finished.set_weights_path(ended.weights_path);
   finished.mutable_last_steps()->Assign(ended.last_steps.begin(), ended.last_steps.end());
+  if (ended.trial) *finished.mutable_trial() = *ended.trial;
   return action;
 }
 

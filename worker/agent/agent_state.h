@@ -57,6 +57,8 @@ struct TrainerEnded {
   std::string lost_holder;
   std::string weights_path;
   std::vector<v1::StepReport> last_steps = {};
+  // Of one that measured.
+  std::optional<v1::TrialReport> trial = {};
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.
 struct StopRequested {

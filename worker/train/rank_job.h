@@ -92,6 +92,9 @@ class RankJob {
   bool paused() const { return paused_; }
   // Instead of Run: saves the state as a checkpoint; then the job is paused.
   absl::Status SaveAndStop();
+  // Instead of Restore and Run, of an assignment that asks for a trial: so many steps from the
+  // first weights, for the figures. Nothing is told to the observer, nor written anywhere.
+  absl::StatusOr<v1::TrialReport> RunTrial();
   // Writes the rank's part of the weights; see worker/train/write_weights.h. The job's directory.
   // Where there is no room for them it tells, waits, and tries again as `full_disk` says; then it
   // is kFailedPrecondition, with what is needed and free. kAborted after abort.Abort.
@@ -136,6 +139,7 @@ class RankJob {
   absl::Status BeginRecord();
   // One step; whether all are to stop after it.
   absl::StatusOr<bool> RunStep();
+  absl::StatusOr<v1::TrialReport> TimeSteps();
   // Commits the last step without waiting for the next one's exchange.
   absl::Status CommitNow();
   // Trains the step, if need be on later samples than its own.

@@ -31,8 +31,8 @@ absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abor
 
 absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort, const CopyWatch& watch) {
   const std::string& resume = spec_.checkpoint().resume();
-  const bool resumes =
-      assignment_.epoch() > 1 || assignment_.has_restore() || (!resume.empty() && resume != "none");
+  const bool resumes = IsLaterEpoch(assignment_) || assignment_.has_restore() ||
+                       (!resume.empty() && resume != "none");
   std::optional<RestoredCheckpoint> restored;
   if (resumes) {
     CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens(), watch};
@@ -91,7 +91,7 @@ absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& res
   if (leads()) {
     // No rank saves anything before this one has come to its first exchange.
     absl::Status ready;
-    if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
+    if (!IsLaterEpoch(assignment_)) ready = RemoveAbandoned(output_.files, place.root);
     place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
     ready.Update(RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
     if (!ready.ok()) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "plan/world_layout.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_version.h"
@@ -66,7 +67,14 @@ absl::StatusOr<Source> SourceOf(const v1::Assignment& assignment, const v1::Rest
     return absl::InvalidArgumentError(absl::StrCat("the restore plan names rank ", named.owner(),
                                                    " of a world of ", version.world()));
   }
-  const RankPlan held = BuildRankPlan(assignment.spec(), named.owner(), version.world());
+  v1::JobSpec spec = assignment.spec();
+  // Its epoch may have been laid out otherwise.
+  if (version.has_parallel()) *spec.mutable_parallel() = version.parallel();
+  const int granule = static_cast<int>(WorldGranuleOf(spec.parallel()));
+  if (FindStrategy(spec.parallel()) == nullptr || version.world() % granule != 0) {
+    return absl::InvalidArgumentError("the restore plan names a layout that no epoch can have");
+  }
+  const RankPlan held = BuildRankPlan(spec, named.owner(), version.world());
   if (held.part().place.index != plan.part().place.index) {
     return absl::InvalidArgumentError(
         "the restore plan names a rank of another place in its tensor-parallel group");

@@ -67,7 +67,7 @@ class Chooser {
 
  private:
   absl::StatusOr<CheckpointSearch> Search() {
-    if (assignment_.has_restore() || assignment_.epoch() > 1) {
+    if (assignment_.has_restore() || IsLaterEpoch(assignment_)) {
       SHERD_ASSIGN_OR_RETURN(CheckpointSearch own, SearchOwn());
       // What is damaged is not forgotten by beginning anew.
       own_decides_ = own_decides_ || assignment_.has_restore() || own.found || !own.skipped.empty();
@@ -139,6 +139,10 @@ absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, const CopyW
 }
 
 }  // namespace
+
+bool IsLaterEpoch(const v1::Assignment& assignment) {
+  return assignment.epoch() > std::max<int64_t>(1, assignment.first_epoch());
+}
 
 absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     const v1::Assignment& assignment, const RankPlan& plan, const CheckpointSource& source,

@@ -33,6 +33,9 @@ struct CheckpointSource {
   CopyWatch watch = nullptr;
 };
 
+// The job has trained in an epoch before this one.
+bool IsLaterEpoch(const v1::Assignment& assignment);
+
 // Fills the state that the rank owns (master copies and moments, not the stored parameters) from a
 // checkpoint: in an epoch after the first from the newest of the job's own, be it the one that the
 // assignment's restore plan names, or one that is not known of; else from that which

@@ -12,9 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/counted.h"
 #include "common/status_macros.h"
-#include "plan/job_spec.h"
 #include "plan/ledger.h"
 #include "worker/checkpoint/find.h"
 #include "worker/checkpoint/save.h"
@@ -28,10 +26,13 @@
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_copy.h"
 #include "worker/train/host_memory.h"
+#include "worker/train/introduction.h"
+#include "worker/train/probe.h"
 #include "worker/train/rank_groups.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_mesh.h"
 #include "worker/train/restore.h"
+#include "worker/train/trial_observer.h"
 #include "worker/train/vote.h"
 
 namespace sherd {
@@ -91,6 +92,7 @@ class RankTrainer final : public Trainer {
   TrainResult Run(TrainObserver& observer) override {
     TrainResult result;
     result.status = RunJob(observer, result);
+    if (result.status.ok() && result.trial) return result;
     if (result.status.ok()) {
       observer.OnLog(
           absl::StrCat(result.paused ? "paused" : "finished", " after step ", result.step));
@@ -117,6 +119,7 @@ class RankTrainer final : public Trainer {
     aborted_ = true;
     // The reason first: a job that has stopped tells its peers why, and that must not be all.
     if (mesh_ != nullptr) mesh_->Abort(reason);
+    if (probe_ != nullptr) probe_->Abort(reason);
     if (job_ != nullptr) job_->Stop();
   }
 
@@ -131,6 +134,7 @@ class RankTrainer final : public Trainer {
     TrainPosition position;
     position.operation = "forming, or past its work";
     position.copied_bytes = copied_bytes_.load(std::memory_order_relaxed);
+    if (probe_ != nullptr) position.operation = probe_->operation();
     if (job_ == nullptr) return position;
     position.step = job_->step();
     position.operation = job_->operation();
@@ -141,6 +145,32 @@ class RankTrainer final : public Trainer {
 
  private:
   absl::Status RunJob(TrainObserver& observer, TrainResult& result) {
+    if (!measures()) return TrainJob(observer, result);
+    TrialObserver silent(observer);
+    return assignment_.trial().steps() > 0 ? TrainJob(silent, result) : Probe(silent, result);
+  }
+
+  bool measures() const { return assignment_.has_trial(); }
+
+  absl::Status Probe(TrainObserver& observer, TrainResult& result) {
+    own_doing_ = false;
+    MachineProbe probe(assignment_, options_.threads, listener_);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (aborted_) return absl::AbortedError("aborted while forming");
+      probe_ = &probe;
+    }
+    absl::StatusOr<v1::TrialReport> report =
+        probe.Run(formation_abort_, [&observer] { observer.OnReady({}); });
+    result.operation = probe.operation();
+    result.lost_peer = probe.lost_peer();
+    if (report.ok()) result.trial = *std::move(report);
+    absl::MutexLock lock(&mutex_);
+    probe_ = nullptr;
+    return report.status();
+  }
+
+  absl::Status TrainJob(TrainObserver& observer, TrainResult& result) {
     result.operation = "opening the data";
     const RankPlan plan =
         BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
@@ -252,20 +282,25 @@ class RankTrainer final : public Trainer {
   absl::Status RunFormed(const RankPlan& plan, RankMesh& mesh, JobData data, absl::Duration forming,
                          TrainObserver& observer, TrainResult& result) {
     result.operation = "allocating memory";
+    // What a trial stores, and counts, is nobody's.
+    HoldingStore forgotten;
+    HoldingStore& holdings = measures() ? forgotten : holdings_;
+    prometheus::Registry uncounted;
+    prometheus::Registry& metrics = measures() ? uncounted : metrics_;
     std::shared_ptr<HoldingSegment> segment;
     if (plan.keeps_versions) {
       const HoldingKey key{assignment_.job_id(), assignment_.epoch(), assignment_.world(),
                            assignment_.rank()};
-      SHERD_ASSIGN_OR_RETURN(segment,
-                             holdings_.Make(key, VersionBytes(plan), assignment_.secret()));
+      SHERD_ASSIGN_OR_RETURN(segment, holdings.Make(key, VersionBytes(plan), assignment_.secret()));
     }
     RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
-                {*files_, options_.output_root, options_.data_root, options_.full_disk}, metrics_,
+                {*files_, options_.output_root, options_.data_root, options_.full_disk}, metrics,
                 observer);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
+    if (measures()) return Try(job, forming, observer, result);
     absl::Status status = GetReady(job, segment.get(), forming, observer, result);
     if (status.ok()) {
-      observer.OnLog(Introduction(plan, mesh));
+      observer.OnLog(Introduction(assignment_, plan, mesh, options_.threads));
       own_doing_ = true;
       status = assignment_.save_and_stop() ? job.SaveAndStop() : job.Run();
       result.operation = assignment_.save_and_stop()
@@ -286,6 +321,21 @@ class RankTrainer final : public Trainer {
     absl::MutexLock lock(&mutex_);
     job_ = nullptr;
     return status;
+  }
+
+  // Of the result only figures: no step of it is the job's.
+  absl::Status Try(RankJob& job, absl::Duration forming, TrainObserver& observer,
+                   TrainResult& result) {
+    v1::RankReady formed;
+    formed.set_form_seconds(absl::ToDoubleSeconds(forming));
+    observer.OnReady(formed);
+    own_doing_ = true;
+    absl::StatusOr<v1::TrialReport> report = job.RunTrial();
+    result.operation = absl::StrCat("step ", job.step() + 1, " of a trial, ", job.operation());
+    if (report.ok()) result.trial = *std::move(report);
+    absl::MutexLock lock(&mutex_);
+    job_ = nullptr;
+    return report.status();
   }
 
   // Restores, and has others hold what this rank will store.
@@ -342,27 +392,6 @@ class RankTrainer final : public Trainer {
                                       : absl::OkStatus();
   }
 
-  std::string Introduction(const RankPlan& plan, const RankMesh& mesh) const {
-    const v1::JobSpec& spec = assignment_.spec();
-    return absl::StrCat(
-        Counted(plan.inventory.elements, "parameter"), ", ",
-        std::string(NameOf(spec.parallel().strategy())), " over ",
-        Counted(mesh.data_size(), "rank"),
-        plan.AddsReplicas() ? absl::StrCat(" in shard groups of ", mesh.sharers().size()) : "",
-        mesh.tensor() == nullptr ? "" : absl::StrCat(" × tensor ", mesh.tensor()->size()),
-        plan.part().place.sequence ? " with sequence parallelism" : "", ", ",
-        std::string(NameOf(spec.precision().compute())), "; ",
-        Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
-        Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
-        MediaOf(assignment_).sharers == Medium::kTcp ? " in arenas, shards over TCP, "
-                                                     : " of shared memory, ",
-        Counted(options_.threads, "thread"),
-        plan.micro_batches.SumsInTreeOrder()
-            ? ""
-            : "; gradients are summed in another order than on one worker, so "
-              "figures differ from its by rounding (zero2 and zero3 never do)");
-  }
-
   // What Abort reaches from now on; false, and nothing, when Abort came before.
   bool Publish(RankMesh* mesh, RankJob* job) {
     absl::MutexLock lock(&mutex_);
@@ -391,6 +420,7 @@ class RankTrainer final : public Trainer {
   bool pause_ ABSL_GUARDED_BY(mutex_) = false;
   RankMesh* mesh_ ABSL_GUARDED_BY(mutex_) = nullptr;
   RankJob* job_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  MachineProbe* probe_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace

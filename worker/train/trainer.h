@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct TrainResult {
   // Of a finished job: the reports of its last steps, in order, as far as they may not have been
   // told.
   std::vector<v1::StepReport> last_steps = {};
+  // Of an assignment that only measures, when that is done: nothing of it is left but the figures.
+  std::optional<v1::TrialReport> trial = {};
 };
 
 // Attempts after the first that failed: before each is waited, twice as long each time.
