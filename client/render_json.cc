@@ -149,6 +149,7 @@ Json EventJson(const v1::JobEvent& event) {
       return CheckpointJson(event.checkpoint());
     case v1::JobEvent::kWarning:
       return WarningJson(event.warning());
+    case v1::JobEvent::kDecision:
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }
