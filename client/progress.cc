@@ -87,9 +87,7 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       Say(absl::StrCat("[rank ", event.log().rank(), "] ",
                        PrintableText(event.log().text(), kMostTextBytes)));
       return;
-    case v1::JobEvent::kDecision:
     case v1::JobEvent::kDone:
-    case v1::JobEvent::kDecision:
     case v1::JobEvent::EVENT_NOT_SET:
       return;
   }

@@ -54,9 +54,27 @@ Json DataJson(const v1::DataSpec& data) {
   return json;
 }
 
+Json GroupsJson(const v1::OptimizerSpec& optimizer) {
+  Json json = Json::array();
+  for (const v1::ParameterGroup& group : optimizer.groups()) {
+    Json settings = {{"parameters", group.parameters()}};
+    if (group.has_weight_decay()) settings["weight_decay"] = group.weight_decay();
+    if (group.has_lr_scale()) settings["lr_scale"] = group.lr_scale();
+    json.push_back(settings);
+  }
+  return json;
+}
+
+Json ScheduleJson(const v1::ScheduleSpec& schedule) {
+  Json json = {{"kind", Name(schedule.kind())},
+               {"warmup", schedule.warmup()},
+               {"min_lr", schedule.min_lr()}};
+  if (schedule.decay() > 0) json["decay"] = schedule.decay();
+  return json;
+}
+
 Json TrainJson(const v1::TrainSpec& train) {
   const v1::OptimizerSpec& optimizer = train.optimizer();
-  const v1::ScheduleSpec& schedule = train.schedule();
   return {{"steps", train.steps()},
           {"global_batch", train.global_batch()},
           {"micro_batch", train.micro_batch()},
@@ -66,13 +84,14 @@ Json TrainJson(const v1::TrainSpec& train) {
            {{"lr", optimizer.lr()},
             {"betas", Json::array({optimizer.beta1(), optimizer.beta2()})},
             {"eps", optimizer.eps()},
-            {"weight_decay", optimizer.weight_decay()}}},
-          {"schedule",
-           {{"kind", Name(schedule.kind())},
-            {"warmup", schedule.warmup()},
-            {"min_lr", schedule.min_lr()}}},
+            {"weight_decay", optimizer.weight_decay()},
+            {"groups", GroupsJson(optimizer)}}},
+          {"schedule", ScheduleJson(train.schedule())},
           {"grad_clip", train.grad_clip()},
-          {"eval_every", train.eval_every()}};
+          {"eval_every", train.eval_every()},
+          {"z_loss", train.z_loss()},
+          {"label_smoothing", train.label_smoothing()},
+          {"freeze", std::vector<std::string>(train.freeze().begin(), train.freeze().end())}};
 }
 
 // Without what strategy auto leaves open.

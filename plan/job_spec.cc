@@ -35,7 +35,9 @@ constexpr Named<v1::DataFormat> kDataFormats[] = {
     {v1::DATA_FORMAT_MEGATRON, "megatron"},
     {v1::DATA_FORMAT_PROMPT_COMPLETION, "prompt_completion"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
-                                                      {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
+                                                      {v1::SCHEDULE_KIND_CONSTANT, "constant"},
+                                                      {v1::SCHEDULE_KIND_LINEAR, "linear"},
+                                                      {v1::SCHEDULE_KIND_WSD, "wsd"}};
 constexpr Named<v1::GradientReduction> kReductions[] = {
     {v1::GRADIENT_REDUCTION_REDUCE_SCATTER, "reduce_scatter"},
     {v1::GRADIENT_REDUCTION_ALL_REDUCE, "all_reduce"}};
@@ -156,6 +158,11 @@ void FillOptimizer(v1::OptimizerSpec& optimizer) {
   if (!optimizer.has_weight_decay()) optimizer.set_weight_decay(0.1);
 }
 
+// A tenth of the steps, as far as warm-up leaves so many.
+int64_t DefaultDecay(int64_t steps, int64_t warmup) {
+  return std::max<int64_t>(1, std::min(steps / 10, steps - warmup));
+}
+
 // `open`: what is left out is chosen when the job starts.
 void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model, bool open) {
   if (train.global_batch() == 0) train.set_global_batch(32);
@@ -169,6 +176,9 @@ void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model, bool open) {
     schedule.set_kind(v1::SCHEDULE_KIND_COSINE);
   }
   if (!schedule.has_min_lr()) schedule.set_min_lr(train.optimizer().lr() / 10);
+  if (schedule.kind() == v1::SCHEDULE_KIND_WSD && schedule.decay() == 0) {
+    schedule.set_decay(DefaultDecay(train.steps(), schedule.warmup()));
+  }
   if (!train.has_grad_clip()) train.set_grad_clip(1.0);
 }
 

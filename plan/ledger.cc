@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "plan/element_bytes.h"
 #include "plan/gradient_shares.h"
+#include "plan/parameter_settings.h"
 #include "plan/tensor_traffic.h"
 
 namespace sherd {
@@ -125,6 +126,7 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.strategy = *row;
   plan.shape = ShapeOf(spec.model());
   plan.inventory = BuildInventory(plan.shape, TensorPlaceOf(spec.parallel(), rank % tensor));
+  ApplySettings(spec.train(), plan.inventory);
   plan.layout = BuildShardLayout(plan.inventory, ShardDegreeOf(*row, spec.parallel(), degree));
   plan.micro_batches = SplitMicroBatches(spec.train().global_batch() / spec.train().micro_batch(),
                                          degree, ReplicasOf(*row, spec.parallel(), degree));
@@ -197,6 +199,10 @@ std::vector<ElementRange> RankPlan::Counted(int unit) const {
   return FirstHeld(inventory.units[static_cast<size_t>(unit)],
                    layout.units[static_cast<size_t>(unit)].Filled(ShardIndex()),
                    part().place.index);
+}
+
+std::vector<ElementRange> RankPlan::Normed(int unit) const {
+  return TrainedIn(inventory.units[static_cast<size_t>(unit)], Counted(unit));
 }
 
 int64_t SnapshotBytes(const RankPlan& plan) {

@@ -48,8 +48,10 @@ struct RankPlan {
   ElementRange Owned(int unit) const {
     return OwnedOf(layout.units[static_cast<size_t>(unit)], layout.degree, strategy, data_rank);
   }
-  // Of that what it answers for where several ranks hold it: what it counts in norms, and saves.
+  // Of that what it answers for where several ranks hold it, and saves; and of this, what it counts
+  // in norms.
   std::vector<ElementRange> Counted(int unit) const;
+  std::vector<ElementRange> Normed(int unit) const;
   const ModelPart& part() const { return inventory.part; }
 };
 

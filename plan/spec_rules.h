@@ -22,6 +22,9 @@ class SpecRules {
   // `rule` ends the sentence "it must be …"; a value that is not finite never holds.
   bool CheckReal(absl::string_view field, double value, bool holds, absl::string_view rule);
 
+  // Of what was added so far.
+  int count() const { return violations_.fields_size(); }
+
   v1::InvalidFields Take() && { return std::move(violations_); }
 
  private:

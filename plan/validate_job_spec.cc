@@ -12,6 +12,7 @@
 #include "plan/job_spec.h"
 #include "plan/model_rules.h"
 #include "plan/parallel_rules.h"
+#include "plan/parameter_rules.h"
 #include "plan/spec_rules.h"
 
 // Bounds together keep every byte count of one rank and step below 2^62: at most 4e12 parameters ×
@@ -112,6 +113,35 @@ void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
   }
 }
 
+void CheckDecay(const v1::TrainSpec& train, SpecRules& rules) {
+  const v1::ScheduleSpec& schedule = train.schedule();
+  constexpr absl::string_view kField = "train.schedule.decay";
+  if (schedule.kind() != v1::SCHEDULE_KIND_WSD) {
+    if (schedule.decay() == 0) return;
+    rules.Add(kField,
+              "is of the schedule 'wsd' alone; leave it out, or let train.schedule.kind be 'wsd'");
+    return;
+  }
+  const int64_t most = train.steps() - schedule.warmup();
+  if (most == 0) {
+    rules.Add("train.schedule.warmup",
+              absl::StrCat("leaves no step for the decay of the schedule 'wsd'; the nearest valid "
+                           "value is ",
+                           train.steps() - 1));
+    return;
+  }
+  rules.CheckRange(kField, schedule.decay(), 1, most);
+}
+
+// What is trained for beside the cross-entropy.
+void CheckObjective(const v1::TrainSpec& train, SpecRules& rules) {
+  rules.CheckReal("train.z_loss", train.z_loss(), train.z_loss() >= 0 && train.z_loss() <= 1,
+                  "from 0 (off) to 1, as in 1e-4");
+  rules.CheckReal("train.label_smoothing", train.label_smoothing(),
+                  train.label_smoothing() >= 0 && train.label_smoothing() < 1,
+                  "at least 0 (off) and below 1, as in 0.1");
+}
+
 void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::TrainSpec& train = spec.train();
   const bool steps = rules.CheckGiven("train.steps", train.steps(), kMaxSteps);
@@ -123,8 +153,11 @@ void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
               absl::StrCat("must be one of ", absl::StrJoin(ScheduleKindNames(), ", ")));
   }
   if (steps) {
-    rules.CheckRange("train.schedule.warmup", train.schedule().warmup(), 0, train.steps());
+    const bool warmup =
+        rules.CheckRange("train.schedule.warmup", train.schedule().warmup(), 0, train.steps());
+    if (warmup) CheckDecay(train, rules);
   }
+  CheckObjective(train, rules);
   rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
 }
 
@@ -181,10 +214,13 @@ void CheckPrecision(const v1::PrecisionSpec& precision, SpecRules& rules) {
 v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   SpecRules rules;
   CheckName(spec, rules);
+  const int before_model = rules.count();
   CheckModel(spec.model(), rules);
+  const bool model_is_right = rules.count() == before_model;
   CheckFrom(spec.model(), rules);
   CheckData(spec.data(), spec.model().vocab(), rules);
   CheckTrain(spec, rules);
+  CheckParameterRules(spec, model_is_right, rules);
   CheckParallel(spec, rules);
   CheckPrecision(spec.precision(), rules);
   CheckElastic(spec.elastic(), rules);

@@ -115,6 +115,26 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.yaml:1: train.optimizer.lr: '.nan' must be a finite number, as in 3e-4"},
         Refusal{"Infinity", "train: {grad_clip: inf}",
                 "job.yaml:1: train.grad_clip: 'inf' must be a finite number, as in 3e-4"},
+        Refusal{"MappingForGroups", "train: {optimizer: {groups: {parameters: '*'}}}",
+                "job.yaml:1: train.optimizer.groups: a mapping must be a list, as in "
+                "[{parameters: '*.bias', weight_decay: 0}]"},
+        Refusal{"UnknownKeyOfAGroup",
+                "train:\n  optimizer:\n    groups:\n    - {parameters: '*.bias'}\n"
+                "    - {parameters: '*', weight_decy: 0}\n",
+                "job.yaml:3: train.optimizer.groups: entry 1 in line 5: unknown key "
+                "'weight_decy'; did you mean 'weight_decay'?"},
+        Refusal{"GroupWithoutPattern", "train: {optimizer: {groups: [{lr_scale: 2}]}}",
+                "job.yaml:1: train.optimizer.groups: entry 0 in line 1: must name parameters by a "
+                "pattern, as in [{parameters: '*.bias', weight_decay: 0}]"},
+        Refusal{"TextInAGroup", "train: {optimizer: {groups: [{parameters: '*', lr_scale: much}]}}",
+                "job.yaml:1: train.optimizer.groups: entry 0 in line 1: lr_scale: 'much' must be a "
+                "finite number, as in 3e-4"},
+        Refusal{"TextForFreeze", "train: {freeze: wte.weight}",
+                "job.yaml:1: train.freeze: 'wte.weight' must be a list of patterns, as in "
+                "['wte.*', 'h.0.*']"},
+        Refusal{"DecayOfNothing", "train: {schedule: {kind: wsd, decay: 0}}",
+                "job.yaml:1: train.schedule.decay: 0 is out of range; the nearest valid value is "
+                "1"},
         Refusal{"YesForTrue", "model: {tie_embeddings: yes}",
                 "job.yaml:1: model.tie_embeddings: 'yes' must be true or false"},
         Refusal{"NegativeSeed", "train: {seed: -1}",
@@ -123,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.yaml:1: train.steps: a list must be a whole number, as in 32"},
         Refusal{"NumberForSection", "name: a\ntrain: 3\n",
                 "job.yaml:2: train must be a mapping of steps, global_batch, micro_batch, seq_len, "
-                "seed, optimizer, schedule, grad_clip, eval_every"},
+                "seed, optimizer, schedule, grad_clip, eval_every, z_loss, label_smoothing, "
+                "freeze"},
         Refusal{"NothingForNumber", "train:\n  steps:\n  seed: 1\n",
                 "job.yaml:2: train.steps: an empty value must be a whole number, as in 32"},
         Refusal{"TextForPaths", "data: {train: corpus.txt}",

@@ -371,6 +371,7 @@ class Refusals(EndToEnd):
         ("seq_len: 32", "seq_len: 33", r"seq_len.*32"),
         ("min_workers: 2", "min_workers: 0", r"min_workers"),
         ("grad_clip: 1.0", "grad_clip: -1.0", r"grad_clip"),
+        ("grad_clip: 1.0", "freeze: [wte.wieght]", r"job\.yaml:\d+: .*freeze.*wte\.weight"),
         ("name: job", "name: ''", r"name"),
     ]
 

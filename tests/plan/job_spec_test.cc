@@ -421,7 +421,7 @@ INSTANTIATE_TEST_SUITE_P(
                     s.mutable_train()->mutable_schedule()->set_kind(
                         static_cast<v1::ScheduleKind>(99));
                   },
-                  {"train.schedule.kind: must be one of cosine, constant"}}),
+                  {"train.schedule.kind: must be one of cosine, constant, linear, wsd"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -51,6 +51,23 @@ void CompareData(const TrainingInfo& was, const v1::DataSpec& is, Sentences& dif
   }
 }
 
+// "[*.bias (weight_decay 0, lr_scale 0.5)]"
+std::string TextOfGroups(const v1::TrainSpec& train) {
+  const auto text_of = [](std::string* out, const v1::ParameterGroup& group) {
+    Sentences settings;
+    if (group.has_weight_decay()) {
+      settings.push_back(absl::StrCat("weight_decay ", group.weight_decay()));
+    }
+    if (group.has_lr_scale()) settings.push_back(absl::StrCat("lr_scale ", group.lr_scale()));
+    absl::StrAppend(out, group.parameters(), " (", absl::StrJoin(settings, ", "), ")");
+  };
+  return absl::StrCat("[", absl::StrJoin(train.optimizer().groups(), ", ", text_of), "]");
+}
+
+std::string TextOfFrozen(const v1::TrainSpec& train) {
+  return absl::StrCat("[", absl::StrJoin(train.freeze(), ", "), "]");
+}
+
 }  // namespace
 
 absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
@@ -92,6 +109,8 @@ std::vector<std::string> ChangedSettings(const CheckpointInfo& info, const v1::J
   }
   Compare(kScheduleKindKey, NameOf(was.schedule().kind()), NameOf(spec.train().schedule().kind()),
           changed);
+  Compare(kGroupsKey, TextOfGroups(was), TextOfGroups(spec.train()), changed);
+  Compare(kFreezeKey, TextOfFrozen(was), TextOfFrozen(spec.train()), changed);
   return changed;
 }
 

@@ -113,9 +113,10 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       tensor_(mesh.tensor() == nullptr
                   ? nullptr
                   : std::make_unique<TensorGroup>(*mesh.tensor(), mesh.tensor()->arena())),
-      model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
-                       spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_,
-                       tensor_.get())),
+      model_(MakeModel(
+          plan.shape, plan.inventory, spec_.train().micro_batch(), spec_.train().seq_len(),
+          KeptBy(spec_.parallel()), *ops_, meter_, tensor_.get(),
+          {.z_loss = spec_.train().z_loss(), .label_smoothing = spec_.train().label_smoothing()})),
       executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),

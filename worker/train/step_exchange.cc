@@ -15,7 +15,7 @@ ExactSum StepExecutor::CountedSquares() {
   ExactSum sum;
   for (int unit = 0; unit <= head_; ++unit) {
     const UnitMemory& memory = memory_.unit(unit);
-    for (const ElementRange& range : memory.counted) {
+    for (const ElementRange& range : memory.normed) {
       const int64_t skipped = range.begin - memory.owned.begin;
       ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
                       range.size(), sum);

@@ -140,6 +140,8 @@ class StepExecutor {
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);
+  // Has the version that the update makes hold what is frozen, too.
+  void KeepState(const UnitMemory& memory, const UpdateSegment& segment);
 
   // Runs a part of the model, whose seconds are those of `phase` but for what it waits for its
   // tensor-parallel group, and answers that group's error, after which the model holds garbage.

@@ -11,6 +11,7 @@
 #include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/worker/checkpoint/training_world.h"
 #include "worker/checkpoint/check_resumable.h"
+#include "worker/checkpoint/training_json.h"
 
 namespace sherd {
 namespace {
@@ -95,6 +96,27 @@ TEST(CheckResumable, LetsLayoutsAndSchedulesChangeAndTellsOfTheLatter) {
                   "train.schedule.kind was cosine and is constant"));
 }
 
+TEST(CheckResumable, TellsWhatElseIsTrainedForAndHow) {
+  v1::JobSpec job = SmallJob(v1::ARCHITECTURE_GPT2, true);
+  job.mutable_train()->add_freeze("wpe.*");
+  const CheckpointInfo info = TrainingInfoOf(job, 10);
+  EXPECT_THAT(ChangedSettings(info, job), IsEmpty());
+  v1::ParameterGroup& group = *job.mutable_train()->mutable_optimizer()->add_groups();
+  group.set_parameters("*.bias");
+  group.set_weight_decay(0);
+  group.set_lr_scale(0.5);
+  job.mutable_train()->add_freeze("h.0.*");
+  job.mutable_train()->set_z_loss(1e-4);
+  job.mutable_train()->set_label_smoothing(0.1);
+  EXPECT_TRUE(CheckResumable(info, job, kCorpusTokens).ok());
+  EXPECT_THAT(
+      ChangedSettings(info, job),
+      ElementsAre("train.z_loss was 0 and is 0.0001", "train.label_smoothing was 0 and is 0.1",
+                  "train.optimizer.groups was [] and is [*.bias (weight_decay 0, lr_scale "
+                  "0.5)]",
+                  "train.freeze was [wpe.*] and is [wpe.*, h.0.*]"));
+}
+
 // F49.
 TEST(CheckResumable, RefusesWeightsAlone) {
   const v1::JobSpec job = SmallJob(v1::ARCHITECTURE_GPT2, true);
@@ -133,6 +155,53 @@ TEST(TrainingManifest, KeepsEveryFieldBitForBit) {
     EXPECT_EQ(read.train.optimizer().beta2(), 0.1 + 0.2);
     EXPECT_EQ(read.train.schedule().kind(), v1::SCHEDULE_KIND_COSINE);
   }
+}
+
+TEST(TrainingManifest, KeepsSettingsOfParametersAndObjective) {
+  Manifest manifest = TrainingManifest();
+  v1::TrainSpec& train = manifest.info.training->train;
+  const auto read_back = [&] {
+    const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
+    EXPECT_TRUE(back.ok()) << back.status();
+    return back.ok() ? back->info.training->train : v1::TrainSpec();
+  };
+  EXPECT_EQ(read_back().optimizer().groups_size(), 0);
+  train.set_z_loss(0.1 + 0.2);
+  train.set_label_smoothing(1.0 / 3);
+  train.mutable_schedule()->set_kind(v1::SCHEDULE_KIND_WSD);
+  train.mutable_schedule()->set_decay(7);
+  train.add_freeze("wte.*");
+  v1::ParameterGroup& group = *train.mutable_optimizer()->add_groups();
+  group.set_parameters("*.bias");
+  group.set_lr_scale(1.0 / 7);
+  const v1::TrainSpec read = read_back();
+  EXPECT_EQ(read.z_loss(), 0.1 + 0.2);
+  EXPECT_EQ(read.label_smoothing(), 1.0 / 3);
+  EXPECT_EQ(read.schedule().kind(), v1::SCHEDULE_KIND_WSD);
+  EXPECT_EQ(read.schedule().decay(), 7);
+  EXPECT_THAT(read.freeze(), ElementsAre("wte.*"));
+  ASSERT_EQ(read.optimizer().groups_size(), 1);
+  EXPECT_EQ(read.optimizer().groups(0).parameters(), "*.bias");
+  EXPECT_FALSE(read.optimizer().groups(0).has_weight_decay());
+  EXPECT_EQ(read.optimizer().groups(0).lr_scale(), 1.0 / 7);
+}
+
+// What was saved before these settings were there had none of them.
+TEST(TrainingManifest, ReadsSettingsThatAreNotNamedAsUnset) {
+  nlohmann::json json = TrainingJson(*TrainingManifest().info.training);
+  for (const char* const key : {"train.schedule.decay", "train.z_loss", "train.label_smoothing"}) {
+    EXPECT_EQ(json["settings"].erase(key), 1u) << key;
+  }
+  const absl::StatusOr<TrainingInfo> read = ParseTraining(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->train.schedule().decay(), 0);
+  EXPECT_EQ(read->train.z_loss(), 0);
+  EXPECT_EQ(read->train.label_smoothing(), 0);
+  json["settings"].erase("train.grad_clip");
+  EXPECT_THAT(ParseTraining(json).status().ToString(), HasSubstr("train.grad_clip"));
+  json = TrainingJson(*TrainingManifest().info.training);
+  json["settings"]["train.freeze"] = {1};
+  EXPECT_THAT(ParseTraining(json).status().ToString(), HasSubstr("train.freeze"));
 }
 
 TEST(TrainingManifest, NamesWhatIsMissing) {

@@ -362,6 +362,24 @@ TEST(StepExecutor, TouchesNoBufferThatACollectiveStillUses) {
   }
 }
 
+// F8: gradients that nobody reduces leave no buffer behind, and take none that is read.
+TEST(StepExecutor, TouchesNoBufferThatIsUsedBesideFrozenUnits) {
+  const std::vector<std::vector<std::string>> frozen = {
+      {"h.1.*", "h.3.*"}, {"w*", "h.0.*", "h.2.*", "h.3.*"}, {"h.0.*", "h.4.*", "ln_f.*"}};
+  for (const absl::string_view strategy : testing::StrategiesOf(4)) {
+    for (const int64_t rounds : {1, 3}) {
+      for (const std::vector<std::string>& patterns : frozen) {
+        v1::JobSpec spec =
+            testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 4 * rounds, {.layers = 5, .hidden = 16});
+        spec.mutable_train()->mutable_freeze()->Assign(patterns.begin(), patterns.end());
+        spec.mutable_parallel()->set_bucket_mb(rounds == 1 ? 25 : 0);
+        SCOPED_TRACE(absl::StrCat(strategy, " rounds ", rounds, " without ", patterns.front()));
+        for (const int rank : {0, 3}) TwoSteps(spec, rank, 4);
+      }
+    }
+  }
+}
+
 // F8: what is counted and updated is what was summed, never what was there before. Every rank sends
 // the same whole numbers, so all strategies have one norm, to the bit.
 TEST(StepExecutor, CountsWhatWasReduced) {
