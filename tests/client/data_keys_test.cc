@@ -71,7 +71,7 @@ TEST(DataKeys, WrongEntriesAreNamed) {
                 AllOf(HasSubstr("job.yaml:7: data.train[1]"), HasSubstr("a weight above 0")));
   }
   EXPECT_THAT(Problem("  train: [{path: a.txt, weight: 1e-6}, {path: b.txt, weight: 1}]\n"),
-              AllOf(HasSubstr("data.train[0]"), HasSubstr("less than 1 / 1e+05")));
+              AllOf(HasSubstr("data.train[0]"), HasSubstr("less than 1 / 100000")));
 }
 
 TEST(DataKeys, WhatIsHeldOutIsAPartOfTheData) {

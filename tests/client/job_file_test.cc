@@ -148,7 +148,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NothingForNumber", "train:\n  steps:\n  seed: 1\n",
                 "job.yaml:2: train.steps: an empty value must be a whole number, as in 32"},
         Refusal{"TextForPaths", "data: {train: corpus.txt}",
-                "job.yaml:1: data.train: 'corpus.txt' must be a list, as in [corpus.txt]"},
+                "job.yaml:1: data.train: 'corpus.txt' must be a list, as in [corpus.txt] or "
+                "[{path: corpus.txt, weight: 2.5}]"},
         Refusal{"OneBeta", "train: {optimizer: {betas: [0.9]}}",
                 "job.yaml:1: train.optimizer.betas: must be a list of two numbers, as in "
                 "[0.9, 0.95]"},
@@ -163,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "'bf16'?"},
         Refusal{"UnknownFormat", "data: {format: llm.c}",
                 "job.yaml:1: data.format: 'llm.c' is not one of text, jsonl, tokens_u16, llmc, "
-                "megatron; did you mean 'llmc'?"},
+                "megatron, prompt_completion; did you mean 'llmc'?"},
         Refusal{"LaterKey", "precision: {reproducible: false}",
                 "job.yaml:1: precision.reproducible: not supported by this version; leave it out "
                 "or write true"},
