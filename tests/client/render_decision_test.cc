@@ -115,9 +115,9 @@ TEST(Decision, TellsItsFiguresInJson) {
 TEST(Decision, IsATableForPeople) {
   EXPECT_EQ(DecisionText(MakeDecision()),
             "strategy auto on 4 workers is zero2, micro_batch 8: the fastest\n"
-            "candidate                           peak  predicted  measured\n"
-            "zero2, micro_batch 8             3.0 MiB    20.0 ms   25.0 ms\n"
-            "ddp, micro_batch 8  3.0 MiB does not fit    20.0 ms         -\n"
+            "candidate                             peak  predicted  measured\n"
+            "zero2, micro_batch 8               3.0 MiB    20.0 ms   25.0 ms\n"
+            "ddp, micro_batch 8    3.0 MiB does not fit    20.0 ms         -\n"
             "as keys of a job file:\n"
             "parallel: {strategy: zero2, tensor: 1, recompute: none}\n"
             "train: {micro_batch: 8}");

@@ -44,11 +44,8 @@ std::vector<int> LinksOf(const std::vector<Member>& members) {
 }
 
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank) {
-  if (goodbye.code == absl::StatusCode::kOk) {
-    return Blaming(rank, absl::AbortedError(absl::StrCat("rank ", rank, " left")));
-  }
-  return Blaming(goodbye.lost_peer >= 0 ? goodbye.lost_peer : rank,
-                 absl::Status(goodbye.code, goodbye.text));
+  if (goodbye.code != absl::StatusCode::kOk) return absl::Status(goodbye.code, goodbye.text);
+  return absl::AbortedError(absl::StrCat("rank ", rank, " left"));
 }
 
 int LostMemberOf(const absl::Status& error) {
@@ -243,7 +240,8 @@ absl::Status Formation::Hear(Link& link) {
       return absl::OkStatus();
     case LinkInput::kMessage:
       if (const auto* goodbye = std::get_if<LinkGoodbye>(&received.message)) {
-        return StatusOf(*goodbye, rank);
+        return Blaming(goodbye->lost_peer >= 0 ? goodbye->lost_peer : rank,
+                       StatusOf(*goodbye, rank));
       }
       if (const auto* segment = std::get_if<LinkSegment>(&received.message)) {
         return TakeSegment(link, *segment, received.attached);
