@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "[0.9, 0.95]"},
         Refusal{"UnknownStrategy", "parallel: {strategy: zero4}",
                 "job.yaml:1: parallel.strategy: 'zero4' is not one of ddp, zero1, zero2, zero3, "
-                "hybrid; did you mean 'zero1'?"},
+                "hybrid, auto; did you mean 'zero1'?"},
         Refusal{"FsdpStrategy", "parallel: {strategy: FULL_SHARD}",
                 "job.yaml:1: parallel.strategy: 'FULL_SHARD' is FSDP's name of what is called "
                 "'zero3' here"},

@@ -60,8 +60,11 @@ std::string Violation(const State& state) {
     if (!IsUnderway(job.state)) continue;
     // Never half placed: every rank of an epoch has a worker of its own, as large a world as asked.
     const int64_t world = static_cast<int64_t>(job.ranks.size());
-    const int64_t tensor = job.spec.parallel().tensor();
-    if (IsUndecided(job) && (job.step > 0 || !job.holders.empty() || job.save_and_stop)) {
+    const int64_t tensor = std::max<int64_t>(1, job.spec.parallel().tensor());
+    // A log that is older than its workers may know of no decision: then they are asked what they
+    // hold.
+    const bool keeps = job.step > 0 || !job.holders.empty() || job.save_and_stop;
+    if (IsUndecided(job) && job.told_epoch <= job.epoch && keeps) {
       return absl::StrCat(id.value(), " keeps something of a measurement");
     }
     // What only saves is of whole groups, and no more.

@@ -259,9 +259,11 @@ absl::StatusOr<bool> RankJob::RunStep() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   step_ = step;
   const double lr = LearningRate(spec_.train(), step);
-  // Ranks with micro-batches of a last round have one more than others: this is their mean.
+  // Ranks with micro-batches of a last round have one more than others: this is their mean. What is
+  // masked is computed all the same.
+  const int64_t tokens = spec_.train().global_batch() * spec_.train().seq_len();
   const double flops = TrainingFlops(plan_.shape, plan_.inventory, spec_.train().seq_len(),
-                                     figures.tokens / mesh_.data_size());
+                                     tokens / mesh_.data_size());
   metrics_.RecordStep(figures, seconds, step, lr, flops, spec_.train().global_batch());
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
@@ -319,7 +321,8 @@ void RankJob::Watch(const StepFigures& figures) {
                          "median is %.3g s: every step waits for it",
                          slow.rank, slow.seconds, slow.median_seconds));
   }
-  if (const absl::Status failed = record_->TakeFailure(); !failed.ok()) {
+  const absl::Status failed = record_ == nullptr ? absl::OkStatus() : record_->TakeFailure();
+  if (!failed.ok()) {
     Warn("metrics", -1,
          absl::StrCat("metrics.jsonl and TensorBoard's events are not written any more: ",
                       failed.message()));
