@@ -61,6 +61,9 @@ WorkerPools::Demand::Demand(const JobRecord& job, bool saves) {
   least = std::max({int64_t{1}, spec.elastic().min_workers(), granule});
   least = (least + granule - 1) / granule * granule;
   if (spec.elastic().max_workers() > 0) most = spec.elastic().max_workers();
+  // A world of another size lists and tries its candidates anew: workers that come and go must not
+  // have it do so for ever. It grows when the layout is decided.
+  if (job.trials.phase == Trials::Phase::kTrial) most = std::min(most, job.trials.world);
 }
 
 std::string WorkerPools::Demand::Needs() const {

@@ -54,7 +54,8 @@ class Chaos {
 
   // Every lost worker is known as such; every live one answers what it was told.
   void Quiesce() {
-    for (int round = 0; round < 96; ++round) {
+    // A job of strategy auto measures many times, and each of its Assigns may be lost.
+    for (int round = 0; round < 2000; ++round) {
       const int64_t before = scenario_.state().sequence;
       AnswerHolders();
       for (const WorkerId& id : BusyWorkers()) Answer(*FindWorker(scenario_.state(), id));

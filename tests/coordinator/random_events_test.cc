@@ -62,9 +62,11 @@ std::string Violation(const State& state) {
     const int64_t world = static_cast<int64_t>(job.ranks.size());
     const int64_t tensor = std::max<int64_t>(1, job.spec.parallel().tensor());
     // A log that is older than its workers may know of no decision: then they are asked what they
-    // hold.
-    const bool keeps = job.step > 0 || !job.holders.empty() || job.save_and_stop;
-    if (IsUndecided(job) && job.told_epoch <= job.epoch && keeps) {
+    // hold. So is who returns.
+    const bool held = std::any_of(job.holders.begin(), job.holders.end(),
+                                  [](const CopyHolder& holder) { return !holder.returned; });
+    if (IsUndecided(job) && job.told_epoch <= job.epoch &&
+        (job.step > 0 || held || job.save_and_stop)) {
       return absl::StrCat(id.value(), " keeps something of a measurement");
     }
     // What only saves is of whole groups, and no more.
