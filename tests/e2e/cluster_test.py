@@ -265,6 +265,8 @@ class Top(EndToEnd):
         looks = said.read_text().count("\n")
         wait_for(lambda: said.read_text().count("\n") > looks + 2, "it looks again")
         self.assertEqual(self.stop(top, signal.SIGINT), 0)
+        self.sherd("cancel", job, check=0)
+        self.wait_for_state(job, "CANCELLED")
         refused = self.sherd("top", "--interval", "soon")
         self.assertEqual((refused.returncode, "100ms and 1h" in refused.stderr), (2, True), refused.stderr)
 
