@@ -19,7 +19,7 @@ namespace {
 constexpr absl::string_view kPartial = ".partial";
 constexpr absl::string_view kRemoving = ".removing";
 // What a job leaves beside its checkpoints.
-constexpr absl::string_view kJobFiles[] = {kTokensDirectory, kMetricsFile, kEventsFile};
+constexpr const char* kJobFiles[] = {kTokensDirectory, kMetricsFile, kEventsFile};
 
 std::string NameOfStep(int64_t step, int64_t epoch) {
   return absl::StrFormat("step-%08d-epoch-%d", step, epoch);
