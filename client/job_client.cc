@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
@@ -74,11 +75,18 @@ bool IsVerdict(const grpc::Status& status) {
 
 absl::Status ToStatus(const grpc::Status& status, const std::string& address) {
   if (status.ok()) return absl::OkStatus();
+  const std::string cause = LastCause(status.error_message());
+  if (IsTransient(status) && absl::StrContains(cause, "SSL")) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach the coordinator at ", address, ": ", cause,
+                     "; is --tls-ca the authority that signed its certificate, and the host or "
+                     "--tls-server-name a name in it?"));
+  }
   if (IsTransient(status)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot reach the coordinator at ", address, ": ", LastCause(status.error_message()),
-        "; is it running? Start one with 'sherd-coordinator --listen ", address,
-        "' or name another with --coordinator HOST:PORT"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach the coordinator at ", address, ": ", cause,
+                     "; is it running? Start one with 'sherd-coordinator --listen ", address,
+                     "' or name another with --coordinator HOST:PORT"));
   }
   absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
                          status.error_message());

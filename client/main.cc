@@ -224,6 +224,8 @@ bool SuggestCommand(const CLI::App& app, const std::string& word) {
 }
 
 int Main(int argc, char** argv) {
+  // Errors are told once, in a sentence of ours; who debugs gRPC sets the variable.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CommandLine line;
   CLI::App app("Trains transformer language models across many workers.", "sherd");
   app.require_subcommand(1);
