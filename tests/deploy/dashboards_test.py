@@ -61,7 +61,9 @@ class Dashboards(EndToEnd):
                 (f'count(sherd_step{{job="{job}"}})', WORKERS - 1, "both ranks again"),
                 # The dead worker is one more.
                 (f"count(count_over_time(up[5m]) >= {SCRAPES_ENOUGH})", WORKERS + 2, "all, often enough for rates")):
-            wait_for(lambda: (self.prometheus.value_of(expression) or 0) >= least, f"Prometheus sees {what}")
+            # Somebody looks at the job meanwhile: calls between two scrapes have times.
+            wait_for(lambda: self.get(job) and (self.prometheus.value_of(expression) or 0) >= least,
+                     f"Prometheus sees {what}")
 
     def assert_data(self, expression):
         found = self.prometheus.values_of(expression, self.started, time.time())
