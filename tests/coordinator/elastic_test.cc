@@ -199,6 +199,24 @@ TEST_F(ElasticTest, WhatABrokenStreamLostOfAPlanIsSaidAgain) {
   EXPECT_THAT(Connect(HelloWithRank("w0", 0, 2))->Kinds(), ElementsAre("welcome", "retain"));
 }
 
+// Found by the simulation: it was away when the epoch restored, and came back when that one was
+// over.
+TEST_F(ElasticTest, WhatAnEpochMadeUselessIsSaidAlsoWhenTheNextOneForms) {
+  KillRankOne();
+  Say("w0", ReadyReport(job_, 0, 2));
+  Say("w2", ReadyReport(job_, 1, 2));
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Connect("w3");
+  ReportExit("w2", 1, SIGKILL);
+  Release("w0", 0, 1, 2);
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_FORMING);
+  Disconnect(links_.at("w0"));
+  const auto back = Connect(HelloWithRank("w0", 0, 3));
+  ASSERT_THAT(back->Kinds(), ElementsAre("welcome", "retain"));
+  EXPECT_EQ(back->sent.back().retain().epoch(), 2);
+  EXPECT_FALSE(back->sent.back().retain().ended());
+}
+
 TEST_F(ElasticTest, ToLeaveIsAReportAmongOthers) {
   Leave("w0");
   EXPECT_EQ(links_.at("w0")->sent.back().acknowledged(), sequences_["w0"]);
