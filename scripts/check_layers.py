@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "worker/agent": ["common", "common/rpc", "plan", "sherd", "worker/comm", "worker/holdings", "worker/train"],
     "worker": ["common", "common/rpc", "kernels", "kernels/cpu", "plan", "sherd", "worker/agent", "worker/comm",
                "worker/checkpoint", "worker/holdings", "worker/train", "worker/sample", "worker/evaluate",
-               "worker/data", "worker/pack", "worker/pretrained"],
+               "worker/data", "worker/dataset", "worker/pack", "worker/pretrained"],
     "client": ["common", "common/rpc", "plan", "sherd"],
     "bench": None,
     "tests": None,

@@ -34,6 +34,7 @@
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
 #include "worker/data/data_command.h"
+#include "worker/dataset/data_commands.h"
 #include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
