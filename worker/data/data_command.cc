@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "absl/strings/str_replace.h"
+#include "common/command_docs.h"
 
 namespace sherd {
 namespace {
@@ -34,6 +35,7 @@ int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& de
   app.require_subcommand(1);
   std::vector<DataSubcommand> commands;
   for (const DeclareDataSubcommand one : declare) commands.push_back(one(app));
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
