@@ -25,6 +25,9 @@ struct Member {
 // The members' links by rank, -1 for the own.
 std::vector<int> LinksOf(const std::vector<Member>& members);
 
+// kInvalidArgument for a group that cannot be.
+absl::Status CheckGroup(const GroupSpec& group, Transport transport);
+
 // What a member's Goodbye means to the others.
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank);
 

@@ -25,11 +25,15 @@ Ticket OperationQueue::Enqueue(std::function<absl::Status()> operation) {
 absl::Status OperationQueue::Wait(Ticket ticket) {
   absl::MutexLock lock(&mutex_);
   SHERD_CHECK(ticket <= enqueued_);
-  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return completed_ >= ticket || (!status_.ok() && !running_);
-  };
+  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Ended(ticket); };
   mutex_.Await(absl::Condition(&ended));
   return completed_ >= ticket ? absl::OkStatus() : status_;
+}
+
+bool OperationQueue::AwaitEnd(Ticket ticket, absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Ended(ticket); };
+  return mutex_.AwaitWithTimeout(absl::Condition(&ended), patience);
 }
 
 bool OperationQueue::Fail(absl::Status error) {
