@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/steady_await.h"
 
 namespace sherd {
 
@@ -30,10 +31,9 @@ absl::Status OperationQueue::Wait(Ticket ticket) {
   return completed_ >= ticket ? absl::OkStatus() : status_;
 }
 
-bool OperationQueue::AwaitEnd(Ticket ticket, absl::Duration patience) {
+bool OperationQueue::ended(Ticket ticket) const {
   absl::MutexLock lock(&mutex_);
-  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Ended(ticket); };
-  return mutex_.AwaitWithTimeout(absl::Condition(&ended), patience);
+  return Ended(ticket);
 }
 
 bool OperationQueue::Fail(absl::Status error) {
@@ -53,7 +53,7 @@ absl::Status OperationQueue::status() const {
 absl::Status OperationQueue::AwaitFailure(absl::Duration patience) const {
   absl::MutexLock lock(&mutex_);
   const auto ended = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !status_.ok(); };
-  mutex_.AwaitWithTimeout(absl::Condition(&ended), patience);
+  AwaitSteadily(mutex_, absl::Condition(&ended), patience);
   return status_;
 }
 

@@ -26,8 +26,8 @@ class OperationQueue {
   // Blocks until the operation has ended, or will not begin; then no operation touches any buffer.
   absl::Status Wait(Ticket ticket) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Blocks at most that long; whether Wait would return at once.
-  bool AwaitEnd(Ticket ticket, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether Wait would return at once.
+  bool ended(Ticket ticket) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the queue with `error`; false when it has ended already, with the error that came first.
   bool Fail(absl::Status error) ABSL_LOCKS_EXCLUDED(mutex_);

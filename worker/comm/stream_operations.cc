@@ -123,8 +123,7 @@ void StreamOperations::Count(const OpDescriptor& op, const absl::Status& status,
   count.bytes += moved.bytes;
   count.messages += moved.messages;
   if (!status.ok()) return;
-  ++count.calls;
-  count.seconds += moved.seconds > 0 ? moved.seconds : seconds;
+  count.Count(moved.seconds > 0 ? moved.seconds : seconds);
 }
 
 absl::Status StreamOperations::MoveAll(const OpDescriptor& op, absl::Duration timeout,

@@ -70,10 +70,8 @@ class StreamOperations {
   }
 
   absl::Status Wait(Ticket ticket) { return queue_.Wait(ticket); }
-  // Waits at most that long; whether the operation has ended.
-  bool AwaitEnd(Ticket ticket, absl::Duration patience) {
-    return queue_.AwaitEnd(ticket, patience);
-  }
+  // Whether Wait would return at once.
+  bool ended(Ticket ticket) const { return queue_.ended(ticket); }
   void Abort(absl::string_view reason) { relay_->Abort(reason); }
   // An operation here has failed.
   void Fail(const absl::Status& error) { relay_->Fail(error); }

@@ -243,6 +243,7 @@ TEST_P(Conformance, ReducesTheWorkedExample) {
     TreeAccumulator tree(meter, Pool::kGrads, 1, DType::kF32, 2);
     ASSERT_TRUE(comm.Wait(comm.ReduceScatter(gradients, 2, &tree)).ok());
     EXPECT_EQ(*static_cast<const float*>(tree.Finish()), comm.rank() == 0 ? 3.0f : 8.0f);
+    fill();
     ASSERT_TRUE(comm.Wait(comm.AllReduce(gradients, 2, DType::kF32, 2)).ok());
     EXPECT_EQ(gradients[0], 3.0f);
     EXPECT_EQ(gradients[1], 8.0f);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/log.h"
+#include "common/steady_await.h"
 #include "worker/comm/nccl/nccl_epoch.h"
 
 namespace sherd {
@@ -89,14 +90,14 @@ void NcclEpoch::AbortAll() {
   // One group: members of several communicators would wait for each other otherwise, each in the
   // abort of another one.
   if (!comms.empty()) {
-    (void)api_.GroupStart();
+    const bool grouped = api_.GroupStart() == NcclResult::kSuccess;
     for (NcclComm comm : comms) {
       const NcclResult result = api_.CommAbort(comm);
       if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
         Log(Severity::kWarning, absl::StrCat("ncclCommAbort: ", api_.Text(result, nullptr)));
       }
     }
-    (void)api_.GroupEnd();
+    if (grouped) (void)api_.GroupEnd();
   }
   absl::MutexLock lock(&mutex_);
   aborted_ = true;
@@ -108,7 +109,7 @@ std::string NcclEpoch::StillUnderWay(const Deadline& deadline) {
     absl::MutexLock lock(&mutex_);
     const auto ended = [this]()
                            ABSL_NO_THREAD_SAFETY_ANALYSIS { return aborted_ && in_flight_ == 0; };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&ended), deadline.left())) {
+    if (!AwaitSteadily(mutex_, absl::Condition(&ended), deadline.left())) {
       under_way.emplace_back(aborted_ ? "work on the device goes on"
                                       : "ncclCommAbort has not returned");
     }

@@ -43,8 +43,9 @@ NcclCommunicator::NcclCommunicator(NcclEpoch& epoch, int rank, std::vector<Membe
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  operations_.Leave();
+  // First: there are no links to tell others on after Leave.
   epoch_.Forget(listener_);
+  operations_.Leave();
   if (operations_.failed()) {
     epoch_.AwaitAborted();
   } else if (comm_ != nullptr) {
@@ -53,7 +54,10 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 NcclEpoch::Patience NcclCommunicator::patience() const {
-  return [this](absl::Duration moment) { return operations_.AwaitFailure(moment); };
+  return [this](absl::Duration moment) {
+    std::this_thread::sleep_for(absl::ToChronoNanoseconds(moment));
+    return operations_.status();
+  };
 }
 
 void NcclCommunicator::CheckInArena(const void* data, int64_t bytes) const {
@@ -128,6 +132,7 @@ absl::Status NcclCommunicator::Launch(const Run& run, Calls calls) {
 
 absl::Status NcclCommunicator::AwaitPassed(const Run& run, const DeviceEvent& event,
                                            absl::string_view what) {
+  const NcclEpoch::Patience wait = patience();
   Deadline next_check(kCheckEvery);
   for (int poll = 0;; ++poll) {
     const bool passed = epoch_.device().Passed(event);
@@ -137,7 +142,7 @@ absl::Status NcclCommunicator::AwaitPassed(const Run& run, const DeviceEvent& ev
     }
     if (passed) return absl::OkStatus();
     if (poll < kSpins) continue;
-    SHERD_RETURN_IF_ERROR(operations_.AwaitFailure(kPollEvery));
+    SHERD_RETURN_IF_ERROR(wait(kPollEvery));
     if (next_check.passed()) {
       SHERD_RETURN_IF_ERROR(epoch_.Check(comm_));
       next_check = Deadline(kCheckEvery);

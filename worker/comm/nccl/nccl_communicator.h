@@ -60,6 +60,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return operations_.size(); }
+  absl::string_view transport() const override { return "nccl"; }
   std::byte* arena() const override { return memory_.arena(); }
   int64_t arena_bytes() const override { return memory_.arena_bytes(); }
   int64_t control_bytes() const override { return memory_.staging_bytes(); }
@@ -126,7 +127,7 @@ class NcclCommunicator final : public Communicator {
   // The reason that another member gives for an error of NCCL or the device, or the error with the
   // operation's name.
   absl::Status Explain(const OpDescriptor& op, const absl::Status& error);
-  // Waits for the operations' end at most that long.
+  // Waits a moment, unless the operations have ended.
   NcclEpoch::Patience patience() const;
 
   // nccl_collectives.cc
@@ -174,7 +175,8 @@ class NcclCommunicator final : public Communicator {
 // `options.transport` means nothing. Members must agree on `nccl`. More errors: what stops NCCL
 // from coming about (nccl_epoch.h), kFailedPrecondition when members have different settings or
 // versions of it.
-// What ends it once the links are there ends the epoch.
+// What ends it once the links are there ends the epoch. LostMemberOf tells whose error it was, as
+// ended_by does.
 absl::StatusOr<std::unique_ptr<Communicator>> FormNcclCommunicator(
     NcclEpoch& epoch, DataListener& listener, const GroupSpec& group, const FormOptions& options,
     const NcclOptions& nccl, FormationAbort* abort);

@@ -1,7 +1,9 @@
 #include "worker/comm/nccl/nccl_epoch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr absl::Duration kPollEvery = absl::Microseconds(100);
 // For an answer that needs nobody else.
 constexpr absl::Duration kAnswerPatience = absl::Milliseconds(50);
+constexpr absl::string_view kAsyncError = "ncclCommGetAsyncError";
 
 }  // namespace
 
@@ -37,9 +40,12 @@ NcclEpoch::~NcclEpoch() {
   SHERD_CHECK(comms_.empty() && in_flight_ == 0);
 }
 
-absl::Status NcclEpoch::Run(NcclThread::Call call, const Deadline& deadline) {
+absl::Status NcclEpoch::Run(absl::string_view name, NcclThread::Call call,
+                            const Deadline& deadline) {
   const absl::Status status = thread_.Run(std::move(call), deadline);
-  return absl::IsAborted(status) ? this->status() : status;
+  if (absl::IsAborted(status)) return this->status();
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat(name, " has not returned"));
 }
 
 absl::Status NcclEpoch::StatusOf(NcclResult result, absl::string_view call, NcclComm comm) {
@@ -51,9 +57,10 @@ absl::Status NcclEpoch::StatusOf(NcclResult result, absl::string_view call, Nccl
 
 absl::StatusOr<NcclUniqueId> NcclEpoch::NewUniqueId(const Deadline& deadline) {
   const auto id = std::make_shared<NcclUniqueId>();
-  SHERD_RETURN_IF_ERROR(
-      Run([this, id] { return StatusOf(api_.GetUniqueId(id.get()), "ncclGetUniqueId", nullptr); },
-          deadline));
+  static constexpr absl::string_view kName = "ncclGetUniqueId";
+  SHERD_RETURN_IF_ERROR(Run(
+      kName, [this, id] { return StatusOf(api_.GetUniqueId(id.get()), kName, nullptr); },
+      deadline));
   return *id;
 }
 
@@ -61,15 +68,17 @@ absl::StatusOr<NcclComm> NcclEpoch::Join(const NcclUniqueId& id, int size, int r
                                          const std::string& name, const Deadline& deadline,
                                          const Patience& patience) {
   const auto comm = std::make_shared<NcclComm>(nullptr);
+  static constexpr absl::string_view kName = "ncclCommInitRankConfig";
   SHERD_RETURN_IF_ERROR(Run(
+      kName,
       [this, id, size, rank, name, comm] {
         const NcclResult result = api_.CommInitRank(comm.get(), size, id, rank, name.c_str());
         if (*comm != nullptr) Add(*comm);
-        return StatusOf(result == NcclResult::kInProgress ? NcclResult::kSuccess : result,
-                        "ncclCommInitRankConfig", *comm);
+        return StatusOf(result == NcclResult::kInProgress ? NcclResult::kSuccess : result, kName,
+                        *comm);
       },
       deadline));
-  SHERD_RETURN_IF_ERROR(AwaitReady(*comm, "ncclCommInitRankConfig", deadline, patience));
+  SHERD_RETURN_IF_ERROR(AwaitReady(*comm, kName, deadline, patience));
   return *comm;
 }
 
@@ -77,9 +86,12 @@ absl::Status NcclEpoch::Launch(NcclComm comm, Calls calls, const Deadline& deadl
                                const Patience& patience) {
   const auto in_progress = std::make_shared<bool>(false);
   SHERD_RETURN_IF_ERROR(Run(
+      "ncclGroupEnd",
       [this, comm, calls = std::move(calls), in_progress] {
         SHERD_RETURN_IF_ERROR(StatusOf(api_.GroupStart(), "ncclGroupStart", comm));
+        SHERD_RETURN_IF_ERROR(CheckNotTaken());
         const NcclResult called = calls(api_);
+        SHERD_RETURN_IF_ERROR(CheckNotTaken());
         // In any case: a group that has begun takes in all that comes later.
         const NcclResult ended = api_.GroupEnd();
         const auto failed = [](NcclResult result) {
@@ -99,14 +111,16 @@ absl::Status NcclEpoch::AwaitReady(NcclComm comm, absl::string_view call, const 
   while (true) {
     const auto state = std::make_shared<NcclResult>(NcclResult::kInProgress);
     SHERD_RETURN_IF_ERROR(Run(
+        kAsyncError,
         [this, comm, state] {
-          return StatusOf(api_.CommGetAsyncError(comm, state.get()), "ncclCommGetAsyncError", comm);
+          return StatusOf(api_.CommGetAsyncError(comm, state.get()), kAsyncError, comm);
         },
         deadline));
     if (*state == NcclResult::kSuccess) return absl::OkStatus();
     if (*state != NcclResult::kInProgress) {
       const std::string name(call);
-      return Run([this, comm, name, state] { return StatusOf(*state, name, comm); }, deadline);
+      return Run(
+          name, [this, comm, name, state] { return StatusOf(*state, name, comm); }, deadline);
     }
     if (deadline.passed()) {
       return absl::DeadlineExceededError(absl::StrCat(call, ": NCCL is still at it"));
@@ -117,12 +131,12 @@ absl::Status NcclEpoch::AwaitReady(NcclComm comm, absl::string_view call, const 
 
 absl::Status NcclEpoch::Check(NcclComm comm) {
   const absl::Status status = Run(
+      kAsyncError,
       [this, comm] {
         NcclResult state = NcclResult::kSuccess;
-        SHERD_RETURN_IF_ERROR(
-            StatusOf(api_.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm));
+        SHERD_RETURN_IF_ERROR(StatusOf(api_.CommGetAsyncError(comm, &state), kAsyncError, comm));
         if (state == NcclResult::kInProgress) return absl::OkStatus();
-        return StatusOf(state, "ncclCommGetAsyncError", comm);
+        return StatusOf(state, kAsyncError, comm);
       },
       Deadline(kAnswerPatience));
   // Another communicator's call is in the way.
@@ -133,10 +147,12 @@ void NcclEpoch::Leave(NcclComm comm, const std::vector<void*>& registrations) {
   const Deadline deadline(options_.abort_deadline);
   const auto leave = [&]() -> absl::Status {
     SHERD_RETURN_IF_ERROR(Run(
+        "ncclCommFinalize",
         [this, comm, registrations] {
           for (void* registration : registrations) {
             SHERD_RETURN_IF_ERROR(
                 StatusOf(api_.CommDeregister(comm, registration), "ncclCommDeregister", comm));
+            SHERD_RETURN_IF_ERROR(CheckNotTaken());
           }
           const NcclResult result = api_.CommFinalize(comm);
           return StatusOf(result == NcclResult::kInProgress ? NcclResult::kSuccess : result,
@@ -144,13 +160,12 @@ void NcclEpoch::Leave(NcclComm comm, const std::vector<void*>& registrations) {
         },
         deadline));
     const Patience patience = [this](absl::Duration moment) {
-      absl::MutexLock lock(&mutex_);
-      const auto ended = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !end_.ok(); };
-      mutex_.AwaitWithTimeout(absl::Condition(&ended), moment);
-      return end_;
+      std::this_thread::sleep_for(absl::ToChronoNanoseconds(moment));
+      return status();
     };
     SHERD_RETURN_IF_ERROR(AwaitReady(comm, "ncclCommFinalize", deadline, patience));
     return Run(
+        "ncclCommDestroy",
         [this, comm] {
           // First: it is gone afterwards, whatever the answer, and must not be aborted too.
           Remove(comm);
@@ -167,19 +182,26 @@ void NcclEpoch::Leave(NcclComm comm, const std::vector<void*>& registrations) {
 }
 
 absl::StatusOr<std::byte*> NcclEpoch::Allocate(int64_t bytes, const Deadline& deadline) {
-  const auto memory = std::make_shared<void*>(nullptr);
+  static constexpr absl::string_view kName = "ncclMemAlloc";
+  // Given back by whom the call, or the wait for it, ends last.
+  static std::byte unwanted;
+  const auto place = std::make_shared<std::atomic<std::byte*>>(nullptr);
   const absl::Status status = Run(
-      [this, bytes, memory] {
-        return StatusOf(api_.MemAlloc(memory.get(), static_cast<size_t>(bytes)), "ncclMemAlloc",
-                        nullptr);
+      kName,
+      [this, bytes, place] {
+        void* memory = nullptr;
+        SHERD_RETURN_IF_ERROR(
+            StatusOf(api_.MemAlloc(&memory, static_cast<size_t>(bytes)), kName, nullptr));
+        if (place->exchange(static_cast<std::byte*>(memory)) != &unwanted) return absl::OkStatus();
+        return StatusOf(api_.MemFree(memory), "ncclMemFree", nullptr);
       },
       deadline);
-  if (absl::IsInternal(status)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no ", bytes, " bytes of device memory for NCCL: ", status.message()));
-  }
-  SHERD_RETURN_IF_ERROR(status);
-  return static_cast<std::byte*>(*memory);
+  if (status.ok()) return place->load();
+  if (std::byte* const late = place->exchange(&unwanted); late != nullptr) Free(late);
+  if (absl::IsDeadlineExceeded(status)) Abort(status);
+  if (!absl::IsInternal(status)) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no ", bytes, " bytes of device memory for NCCL: ", status.message()));
 }
 
 void NcclEpoch::Free(std::byte* memory) {
@@ -190,13 +212,20 @@ void NcclEpoch::Free(std::byte* memory) {
 absl::StatusOr<void*> NcclEpoch::Register(NcclComm comm, void* memory, int64_t bytes,
                                           const Deadline& deadline) {
   const auto handle = std::make_shared<void*>(nullptr);
+  static constexpr absl::string_view kName = "ncclCommRegister";
   SHERD_RETURN_IF_ERROR(Run(
+      kName,
       [this, comm, memory, bytes, handle] {
         return StatusOf(api_.CommRegister(comm, memory, static_cast<size_t>(bytes), handle.get()),
-                        "ncclCommRegister", comm);
+                        kName, comm);
       },
       deadline));
   return *handle;
+}
+
+absl::Status NcclEpoch::CheckNotTaken() const {
+  absl::MutexLock lock(&mutex_);
+  return taken_ ? end_ : absl::OkStatus();
 }
 
 void NcclEpoch::Add(NcclComm comm) {

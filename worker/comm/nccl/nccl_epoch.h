@@ -74,9 +74,10 @@ class NcclEpoch {
   // longer than the deadline, as it may when other members do not end theirs.
   void Leave(NcclComm comm, const std::vector<void*>& registrations);
 
-  // Device memory that NCCL can register.
+  // Device memory that NCCL can register. A call that does not come back aborts the epoch.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes, const Deadline& deadline);
-  // After Leave or the abort.
+  // After Leave or the abort. Returns when the memory is free, which may take as long as what the
+  // device is still at.
   void Free(std::byte* memory);
   // Null where the library does not register this kind.
   absl::StatusOr<void*> Register(NcclComm comm, void* memory, int64_t bytes,
@@ -107,11 +108,14 @@ class NcclEpoch {
   };
 
  private:
-  absl::Status Run(NcclThread::Call call, const Deadline& deadline);
+  // `name`: what has not returned when the deadline passes.
+  absl::Status Run(absl::string_view name, NcclThread::Call call, const Deadline& deadline);
   absl::Status StatusOf(NcclResult result, absl::string_view call, NcclComm comm);
   // Polls until what the communicator has been told to do is done.
   absl::Status AwaitReady(NcclComm comm, absl::string_view call, const Deadline& deadline,
                           const Patience& patience);
+  // Between two calls of a communicator: the first may come back when an abort has freed it.
+  absl::Status CheckNotTaken() const ABSL_LOCKS_EXCLUDED(mutex_);
   // On the NCCL thread. Add aborts one that comes too late for the abort of all.
   void Add(NcclComm comm) ABSL_LOCKS_EXCLUDED(mutex_);
   void Remove(NcclComm comm) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,5 +1,7 @@
 // How a group over NCCL comes about: links first, then an id on them, then NCCL.
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +12,7 @@ namespace sherd {
 namespace {
 
 // Between two looks at whether the formation is to end.
-constexpr absl::Duration kAbortEvery = absl::Milliseconds(2);
+constexpr std::chrono::milliseconds kAbortEvery(2);
 
 }  // namespace
 
@@ -35,8 +37,9 @@ absl::Status NcclCommunicator::Join(const std::string& name, const Deadline& dea
                            [this, greetings, name, deadline](WireCount&) {
                              return JoinGroup(*greetings, name, deadline);
                            });
-  while (!operations_.AwaitEnd(joined, kAbortEvery)) {
+  while (!operations_.ended(joined)) {
     if (abort != nullptr && abort->aborted()) operations_.Abort(abort->reason());
+    std::this_thread::sleep_for(kAbortEvery);
   }
   return operations_.Wait(joined);
 }
@@ -70,8 +73,7 @@ absl::Status NcclCommunicator::JoinGroup(const std::vector<Greeting>& greetings,
   const bool of_nccl =
       absl::IsInternal(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   if (!of_nccl) return status;
-  const NcclEpoch::Patience wait = patience();
-  SHERD_RETURN_IF_ERROR(wait(absl::ZeroDuration()));
+  SHERD_RETURN_IF_ERROR(operations_.status());
   return absl::Status(status.code(), absl::StrCat("rank ", rank_, " could not join ", name,
                                                   " over NCCL: ", status.message()));
 }
@@ -94,8 +96,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormNcclCommunicator(
       std::make_unique<NcclCommunicator>(epoch, group.rank, std::move(members), std::move(memory),
                                          std::move(device), options.operation_timeout, nccl);
   const std::string name = absl::StrCat(group.group, " of epoch ", group.epoch);
-  SHERD_RETURN_IF_ERROR(communicator->Join(name, deadline, abort));
-  return communicator;
+  const absl::Status joined = communicator->Join(name, deadline, abort);
+  if (joined.ok()) return communicator;
+  const int by = communicator->ended_by();
+  return by >= 0 ? Blaming(by, joined) : joined;
 }
 
 }  // namespace sherd

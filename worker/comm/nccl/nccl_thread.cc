@@ -25,7 +25,7 @@ absl::Status NcclThread::Run(Call call, const Deadline& deadline) {
   waiting_.push_back(task);
   const auto ended = [this, &task]()
                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return task->done || closed_; };
-  mutex_.AwaitWithTimeout(absl::Condition(&ended), deadline.left());
+  await_.Await(mutex_, absl::Condition(&ended), deadline.left());
   if (task->done) return task->status;
   Drop(task.get());
   if (closed_) return absl::AbortedError("the epoch's NCCL communicators are being aborted");
@@ -53,7 +53,7 @@ void NcclThread::Close() {
 bool NcclThread::AwaitIdle(absl::Duration patience) const {
   absl::MutexLock lock(&mutex_);
   const auto idle = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !running_; };
-  return mutex_.AwaitWithTimeout(absl::Condition(&idle), patience);
+  return await_.Await(mutex_, absl::Condition(&idle), patience);
 }
 
 void NcclThread::Drop(const Task* task) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_await.h"
 #include "worker/comm/deadline.h"
 
 namespace sherd {
@@ -45,6 +46,7 @@ class NcclThread {
   void Work(const Call& bind) ABSL_LOCKS_EXCLUDED(mutex_);
   void Drop(const Task* task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  mutable SteadyAwait await_;
   mutable absl::Mutex mutex_;
   std::deque<std::shared_ptr<Task>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;

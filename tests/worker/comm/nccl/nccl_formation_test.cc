@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "nccl_ranks.h"
 #include "tests/worker/comm/communicator_kinds.h"
+#include "worker/comm/formation.h"
 
 namespace sherd {
 namespace {
@@ -32,11 +33,15 @@ TEST(NcclFormation, EveryGroupHasAnIdOfItsOwn) {
     auto members = ranks.MustForm(group);
     RunRanks(3, [&](int rank) {
       Communicator& comm = *members[static_cast<size_t>(rank)];
+      EXPECT_EQ(comm.transport(), "nccl");
       EXPECT_TRUE(comm.Wait(comm.AllReduce(comm.arena(), 10, DType::kF32, 3)).ok());
     });
   }
   EXPECT_EQ(ranks.nccl().ids_made(), 3);
   EXPECT_EQ(ranks.nccl().calls(NcclCall::kGetUniqueId), 3);
+  // Arenas, and where leaves are received.
+  EXPECT_EQ(ranks.nccl().calls(NcclCall::kRegister), 3 * 3 * 2);
+  EXPECT_EQ(ranks.nccl().calls(NcclCall::kDeregister), 3 * 3 * 2);
 }
 
 // That of NCCL's calls, and that of each group's operations.
@@ -66,9 +71,14 @@ TEST(NcclFormation, AllAreToldThatNoIdCouldBeMade) {
 TEST(NcclFormation, AllAreToldWhoCouldNotJoin) {
   NcclRanks ranks(3);
   ranks.nccl().Inject({.call = NcclCall::kInit, .rank = 1, .what = NcclFault::kFail});
-  ExpectAll(ranks.FormAll("data:0"), absl::StatusCode::kInternal,
+  const auto formed = ranks.FormAll("data:0");
+  ExpectAll(formed, absl::StatusCode::kInternal,
             "rank 1 could not join data:0 of epoch 5 over NCCL: ncclCommInitRankConfig: scripted "
             "error 3");
+  // The others may hear of it from each other.
+  EXPECT_GE(LostMemberOf(formed[0].status()), 1);
+  EXPECT_EQ(LostMemberOf(formed[1].status()), -1);
+  EXPECT_TRUE(LostMemberOf(formed[2].status()) == 0 || LostMemberOf(formed[2].status()) == 1);
 }
 
 TEST(NcclFormation, AllAreToldWhoseMemoryCannotBeRegistered) {
@@ -81,7 +91,8 @@ TEST(NcclFormation, AllAreToldWhoseMemoryCannotBeRegistered) {
     Communicator& comm = **formed[0];
     EXPECT_EQ(comm.Wait(comm.Barrier()), formed[1].status());
   } else {
-    EXPECT_EQ(formed[0].status(), formed[1].status());
+    EXPECT_EQ(formed[0].status().message(), formed[1].status().message());
+    EXPECT_EQ(LostMemberOf(formed[0].status()), 1);
   }
 }
 
@@ -161,6 +172,7 @@ TEST(NcclFormation, MembersThatDoNotComeAreNamed) {
   const auto formed = ranks.Form("data:0", 0);
   EXPECT_EQ(formed.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(formed.status().message()), HasSubstr("rank 1 of data:0 did not come"));
+  EXPECT_EQ(LostMemberOf(formed.status()), 1);
 }
 
 }  // namespace

@@ -3,11 +3,33 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <iostream>
+#include <string>
+#include <vector>
 
 namespace sherd {
 namespace {
+
+// The libraries that this program itself asks the dynamic linker for.
+std::vector<std::string> Linked() {
+  const char* names = nullptr;
+  for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+  }
+  std::vector<std::string> libraries;
+  for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED) libraries.emplace_back(names + entry->d_un.d_val);
+  }
+  return libraries;
+}
+
+TEST(NcclLibrary, WhoCanOpenItIsNotLinkedWithIt) {
+  EXPECT_THAT(Linked(), testing::Contains(testing::StartsWith("libc.so")));
+  EXPECT_THAT(Linked(), testing::Each(testing::Not(testing::AnyOf(
+                            testing::StartsWith("libnccl"), testing::StartsWith("libcuda")))));
+}
 
 TEST(NcclLibrary, HasEveryEntryPointAndTellsItsVersion) {
   const auto nccl = OpenNccl({kNcclLibrary, SHERD_NCCL_LIBRARY});

@@ -127,7 +127,14 @@ bool ScriptedNccl::Receive(NcclComm comm, const Item& item) {
 void ScriptedNccl::RunKernel(NcclComm comm, const std::vector<Item>& items) {
   absl::MutexLock lock(&mutex_);
   bool alive = true;
-  if (const auto fault = FaultIn(NcclCall::kKernel, comm->rank)) alive = !Hang(*fault, comm);
+  if (auto fault = FaultIn(NcclCall::kKernel, comm->rank)) {
+    if (fault->what == NcclFault::kDelay) TakeTime(*fault);
+    if (fault->what == NcclFault::kFail) {
+      comm->error = fault->result;
+      fault->what = NcclFault::kHang;
+    }
+    alive = !Hang(*fault, comm);
+  }
   std::deque<bool> taken;
   for (const Item& item : items) {
     if (item.kind != Item::Kind::kSend || !alive) continue;

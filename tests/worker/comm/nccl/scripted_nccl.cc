@@ -96,6 +96,19 @@ bool ScriptedNccl::Hang(const NcclFault& fault, NcclComm comm) {
   return true;
 }
 
+std::optional<NcclResult> ScriptedNccl::Undergo(NcclCall call, int rank, NcclComm comm) {
+  const auto fault = FaultIn(call, rank);
+  if (!fault.has_value() || Hang(*fault, comm)) return std::nullopt;
+  if (fault->what == NcclFault::kFail) return fault->result;
+  TakeTime(*fault);
+  return std::nullopt;
+}
+
+void ScriptedNccl::TakeTime(const NcclFault& fault) {
+  const auto released = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return released_; };
+  mutex_.AwaitWithTimeout(absl::Condition(&released), absl::Milliseconds(fault.polls));
+}
+
 void ScriptedNccl::Called(NcclCall call, NcclComm comm, bool by_owner) {
   ++calls_[call];
   if (comm == nullptr) return;
@@ -113,9 +126,7 @@ std::string ScriptedNccl::Text(NcclResult result, NcclComm comm) {
 NcclResult ScriptedNccl::GetUniqueId(NcclUniqueId* id) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kGetUniqueId, nullptr);
-  if (const auto fault = FaultIn(NcclCall::kGetUniqueId, -1)) {
-    if (!Hang(*fault, nullptr)) return fault->result;
-  }
+  if (const auto failed = Undergo(NcclCall::kGetUniqueId, -1, nullptr)) return *failed;
   const std::string name = absl::StrCat("id ", cliques_.size());
   std::memcpy(id->bytes.data(), name.data(), name.size());
   cliques_.emplace(std::string(id->bytes.data()), std::make_shared<Clique>());
@@ -157,9 +168,7 @@ NcclResult ScriptedNccl::CommInitRank(NcclComm* comm, int size, const NcclUnique
 NcclResult ScriptedNccl::CommGetAsyncError(NcclComm comm, NcclResult* error) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kAsyncError, comm);
-  if (const auto fault = FaultIn(NcclCall::kAsyncError, comm->rank)) {
-    if (!Hang(*fault, comm)) comm->error = fault->result;
-  }
+  if (const auto failed = Undergo(NcclCall::kAsyncError, comm->rank, comm)) comm->error = *failed;
   *error = comm->error;
   if (comm->error != NcclResult::kSuccess) return NcclResult::kSuccess;
   const bool all_here = static_cast<int>(comm->clique->joined.size()) == comm->clique->size;
@@ -188,10 +197,10 @@ NcclResult ScriptedNccl::CommDestroy(NcclComm comm) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kDestroy, comm);
   if (!comm->registrations.empty()) violations_.push_back(comm->name + " destroyed registered");
-  if (const auto fault = FaultIn(NcclCall::kDestroy, comm->rank)) {
-    if (!Hang(*fault, comm)) return fault->result;
-  }
+  const auto failed = Undergo(NcclCall::kDestroy, comm->rank, comm);
+  // Also when it fails: NCCL does not say what is left then.
   comm->ended = true;
+  if (failed.has_value()) return *failed;
   return NcclResult::kSuccess;
 }
 
@@ -226,9 +235,7 @@ NcclResult ScriptedNccl::EndAborts(const std::vector<NcclComm>& comms) {
 NcclResult ScriptedNccl::CommRegister(NcclComm comm, void* memory, size_t bytes, void** handle) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kRegister, comm);
-  if (const auto fault = FaultIn(NcclCall::kRegister, comm->rank)) {
-    if (!Hang(*fault, comm)) return fault->result;
-  }
+  if (const auto failed = Undergo(NcclCall::kRegister, comm->rank, comm)) return *failed;
   const auto found = allocations_.find(static_cast<std::byte*>(memory));
   if (found == allocations_.end() || found->second < bytes) {
     violations_.push_back("registered memory that is not NCCL's");
@@ -240,7 +247,8 @@ NcclResult ScriptedNccl::CommRegister(NcclComm comm, void* memory, size_t bytes,
 
 NcclResult ScriptedNccl::CommDeregister(NcclComm comm, void* handle) {
   absl::MutexLock lock(&mutex_);
-  Called(NcclCall::kRegister, comm);
+  Called(NcclCall::kDeregister, comm);
+  if (const auto failed = Undergo(NcclCall::kDeregister, comm->rank, comm)) return *failed;
   if (comm->registrations.erase(handle) == 0) violations_.push_back("deregistered a stranger");
   return NcclResult::kSuccess;
 }
@@ -248,9 +256,7 @@ NcclResult ScriptedNccl::CommDeregister(NcclComm comm, void* handle) {
 NcclResult ScriptedNccl::MemAlloc(void** memory, size_t bytes) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kMemAlloc, nullptr);
-  if (const auto fault = FaultIn(NcclCall::kMemAlloc, -1)) {
-    if (!Hang(*fault, nullptr)) return fault->result;
-  }
+  if (const auto failed = Undergo(NcclCall::kMemAlloc, -1, nullptr)) return *failed;
   constexpr size_t kAlignment = 4096;
   const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   *memory = std::aligned_alloc(kAlignment, whole);
@@ -276,6 +282,11 @@ NcclResult ScriptedNccl::MemFree(void* memory) {
 }
 
 NcclResult ScriptedNccl::GroupStart() {
+  {
+    absl::MutexLock lock(&mutex_);
+    Called(NcclCall::kGroupStart, nullptr);
+    if (const auto failed = Undergo(NcclCall::kGroupStart, -1, nullptr)) return *failed;
+  }
   ++open_group.depth;
   return NcclResult::kSuccess;
 }

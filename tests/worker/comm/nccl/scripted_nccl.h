@@ -21,8 +21,10 @@ enum class NcclCall {
   kGetUniqueId,
   kInit,
   kAsyncError,
+  kGroupStart,
   kGroupEnd,
   kRegister,
+  kDeregister,
   kMemAlloc,
   kFinalize,
   kDestroy,
@@ -35,7 +37,9 @@ struct NcclFault {
   // Of a communicator's calls: by whom; -1: by anybody.
   int rank = -1;
   // kHang: until the communicator is aborted, or as kStubborn where it has none. kStubborn: until
-  // Release. kFail: the call has `result`. kDelay: it is in progress for `polls` looks at it.
+  // Release. kFail: the call has `result`; a kernel hangs, and kAsyncError says why. kDelay: it is
+  // in progress for `polls` looks at it, or returns as many milliseconds later where it is never in
+  // progress.
   enum { kHang, kStubborn, kFail, kDelay } what = kHang;
   NcclResult result = NcclResult::kInternalError;
   int polls = 0;
@@ -120,6 +124,12 @@ class ScriptedNccl final : public NcclApi {
   std::optional<NcclFault> FaultIn(NcclCall call, int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Hangs as the fault says; false when it does not say so.
   bool Hang(const NcclFault& fault, NcclComm comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets as many milliseconds pass as the fault says, or fewer where Release comes first.
+  void TakeTime(const NcclFault& fault) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a call that is never in progress: hangs or takes its time as its fault says. The result of
+  // one that fails.
+  std::optional<NcclResult> Undergo(NcclCall call, int rank, NcclComm comm)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A call of a communicator: counts it and watches the rules.
   void Called(NcclCall call, NcclComm comm, bool by_owner = true)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
