@@ -213,7 +213,7 @@ void CrossEntropy(benchmark::State& state) {
   const std::vector<int32_t> targets(static_cast<size_t>(rows), 7);
   for (auto _ : state) {
     double loss = 0;
-    ops->CrossEntropyBackward(logits.data(), targets.data(), 0.01f, rows, vocab, loss);
+    ops->CrossEntropyBackward(logits.data(), targets.data(), 0.01f, {}, rows, vocab, loss);
     benchmark::DoNotOptimize(loss);
   }
   CountElements(state, rows * vocab);

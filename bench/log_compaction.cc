@@ -1,6 +1,7 @@
 // What it costs a coordinator to compact its log, and to begin anew on it: docs/adr/0010.
 //
 //   bench_log_compaction [--jobs 100] [--workers 64] [--dir DIR]
+//   bench_log_compaction --hidden --jobs 100 --workers 10
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -114,6 +115,44 @@ void Measure(int jobs, int workers, int events, const std::string& directory) {
               replaying.c_str());
 }
 
+// What an event costs while idle workers are there on which no job can grow, since the jobs' own
+// have no address for other hosts; and while jobs wait besides that can be read on their host only.
+void MeasureHidden(int jobs, int workers) {
+  State state = Fill(jobs, workers);
+  for (auto& [id, worker] : state.workers) {
+    worker.shared_memory_domain = worker.seat->job.value();
+    worker.network_address.clear();
+  }
+  for (auto& [id, job] : state.jobs) {
+    job.spec.mutable_elastic()->set_max_workers(0);
+    job.progressed = true;
+  }
+  LogBatch batch;
+  constexpr int kEvents = 20;
+  std::printf("%d jobs of %d workers of hosts of their own: %d events applied in %s\n", jobs,
+              workers, kEvents, CostOf([&] { batch = ComeAndGo(state, kEvents); }).c_str());
+  // All wait, with what they hold.
+  for (auto& [id, job] : state.jobs) {
+    job.state = v1::JOB_STATE_RECOVERING;
+    job.spec.mutable_elastic()->set_min_workers(workers + 1);
+    job.aborted = job.holders_asked = true;
+    for (int rank = 0; rank < workers; ++rank) {
+      RankState& member = job.ranks[rank];
+      member.left = true;
+      WorkerState& worker = state.workers.at(member.worker);
+      worker.seat.reset();
+      v1::Holding held;
+      held.set_epoch(1);
+      held.set_world(workers);
+      held.set_owner(rank);
+      held.set_step(5);
+      job.answers[member.worker] = {worker.incarnation, {held}};
+    }
+  }
+  std::printf("%d jobs of %d workers that wait: %d events applied in %s\n", jobs, workers, kEvents,
+              CostOf([&] { batch = ComeAndGo(state, kEvents); }).c_str());
+}
+
 void MeasureFeeds(int64_t entries, const std::string& directory) {
   auto log = *EventLog::Open(directory);
   constexpr int64_t kBatch = 10'000;
@@ -148,14 +187,20 @@ int Main(int argc, char** argv) {
   int workers = 64;
   int events = 1000;
   int64_t entries = 1'000'000;
-  std::string directory;
+  std::string directory = ".";
+  bool hidden = false;
   CLI::App app("Measures snapshots of the coordinator's state and what they save.");
   app.add_option("--jobs", jobs)->capture_default_str();
   app.add_option("--workers", workers, "of each job")->capture_default_str();
   app.add_option("--events", events, "between two snapshots")->capture_default_str();
   app.add_option("--feed", entries, "entries, in multiples of 100000")->capture_default_str();
-  app.add_option("--dir", directory, "where logs are made")->required();
+  app.add_option("--dir", directory, "where logs are made")->capture_default_str();
+  app.add_flag("--hidden", hidden, "only what events cost where workers reach no other hosts");
   CLI11_PARSE(app, argc, argv);
+  if (hidden) {
+    MeasureHidden(jobs, workers);
+    return 0;
+  }
   Measure(jobs, workers, events, directory + "/state");
   MeasureFeeds(entries, directory + "/feeds");
   return 0;

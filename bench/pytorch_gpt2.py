@@ -30,6 +30,9 @@ def read_job(path):
     model["ffn"] = model.get("ffn") or 4 * model["hidden"]
     model["tied"] = model.get("tie_embeddings", True)
     train = dict(global_batch=32, seed=1, grad_clip=1.0) | job["train"]
+    foreign = {"z_loss", "label_smoothing", "freeze"} & train.keys()
+    if foreign:
+        raise SystemExit(f"{path}: this comparison does not know {', '.join(sorted(foreign))}")
     train["seq_len"] = train.get("seq_len") or model["context"]
     train.setdefault("micro_batch", math.gcd(train["global_batch"], 4))
     optimizer = dict(lr=3e-4, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1)
@@ -113,7 +116,11 @@ def learning_rate(train, step):
         return peak * step / warmup
     if schedule["kind"] == "constant":
         return peak
-    progress = min(1.0, (step - warmup) / max(1, train["steps"] - warmup))
+    if schedule["kind"] == "wsd":
+        warmup = train["steps"] - int(schedule["decay"])
+    progress = min(1.0, max(0.0, (step - warmup) / max(1, train["steps"] - warmup)))
+    if schedule["kind"] != "cosine":
+        return low + (peak - low) * (1.0 - progress)
     return low + (peak - low) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
 

@@ -37,7 +37,8 @@ struct Options {
 
 class RandomBytes final : public BatchSource {
  public:
-  explicit RandomBytes(int64_t tokens) : tokens_(tokens) {}
+  // Tokens of a micro-batch and of a step.
+  RandomBytes(int64_t tokens, int64_t targets) : tokens_(tokens), targets_(targets) {}
   absl::Status ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) override {
     std::mt19937 random(static_cast<uint32_t>(step * 1000 + index));
     for (int64_t i = 0; i < tokens_; ++i) {
@@ -46,12 +47,14 @@ class RandomBytes final : public BatchSource {
     }
     return absl::OkStatus();
   }
+  int64_t TrainTargets(int64_t) override { return targets_; }
   absl::Status ReadEval(int64_t, int32_t*, int32_t*) override {
     return absl::UnimplementedError("a benchmark does not evaluate");
   }
 
  private:
   const int64_t tokens_;
+  const int64_t targets_;
 };
 
 v1::JobSpec JobOf(const Options& options) {
@@ -101,7 +104,8 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
                 KeptActivations::kEverything, *ops, meter);
-  RandomBytes source(options.micro_batch * options.seq_len);
+  RandomBytes source(options.micro_batch * options.seq_len,
+                     options.global_batch * options.seq_len);
   StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, commits, source,
                         meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);

@@ -31,7 +31,7 @@ ExitCode WatchCommand(const Connection& connection, const std::string& job_id) {
   if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
     return Complain(usable);
   }
-  JobClient client(connection.coordinator);
+  JobClient client(connection.coordinator, connection.security);
   const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
   if (!job.ok()) return Complain(job.status());
   Progress progress({connection.format, isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0,
@@ -50,7 +50,7 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
   if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
     return Complain(usable);
   }
-  JobClient client(connection.coordinator);
+  JobClient client(connection.coordinator, connection.security);
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   const auto show = [&](const v1::JobEvent& event) {
     if (event.has_done()) state = event.done().state();

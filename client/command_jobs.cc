@@ -18,7 +18,7 @@ ExitCode Ask(const Connection& connection, Call call, Show show) {
   if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
     return Complain(usable);
   }
-  JobClient client(connection.coordinator);
+  JobClient client(connection.coordinator, connection.security);
   const auto answer = call(client);
   if (!answer.ok()) return Complain(answer.status());
   return show(*answer);

@@ -9,10 +9,13 @@
 #include "client/commands.h"
 #include "client/complain.h"
 #include "client/job_file.h"
+#include "client/model_folder.h"
 #include "client/print.h"
+#include "client/render_decision.h"
 #include "client/render_plan.h"
 #include "client/run_plan.h"
 #include "common/status_macros.h"
+#include "plan/candidates.h"
 #include "plan/job_spec.h"
 #include "plan/world_layout.h"
 
@@ -28,7 +31,12 @@ struct PlannedJob {
   int workers = 0;
   // What strategies without shard groups would get.
   int without_groups = 0;
+  // Of strategy auto: its layouts, of which the specification has the first one's keys.
+  std::vector<v1::Candidate> candidates = {};
 };
+
+// Of those that are listed a person reads the best.
+constexpr size_t kMostCandidates = 20;
 
 absl::Status CheckLength(const v1::JobSpec& spec, int64_t workers) {
   const int64_t micro_batches = spec.train().global_batch() / spec.train().micro_batch();
@@ -48,9 +56,35 @@ absl::Status CheckRank(const std::optional<int>& rank, int workers) {
                                                  workers - 1, " (0 to ", workers - 1, ")"));
 }
 
+// Ranks the layouts of a job of strategy auto and takes the first.
+absl::Status LayOut(const PlanRequest& request, PlannedJob& job) {
+  constexpr int64_t kMostTensor = 16;
+  CandidateWorld world;
+  world.ranks = job.workers;
+  world.limits = request.limits;
+  for (int64_t tensor = 2; tensor <= std::min<int64_t>(kMostTensor, job.workers); ++tensor) {
+    if (job.workers % tensor == 0) world.tensor_degrees.push_back(tensor);
+  }
+  job.candidates =
+      ListCandidates(job.spec, world, [&](const v1::ParallelSpec&) { return request.cost; });
+  if (job.candidates.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no strategy goes with the job's settings on ", job.workers, " workers"));
+  }
+  job.spec = WithCandidate(job.spec, job.candidates.front());
+  return absl::OkStatus();
+}
+
+std::string RankedText(const PlannedJob& job, const PlanRequest& request) {
+  return absl::StrCat("strategy auto, ranked by the cost model ", request.cost_source,
+                      "; a job that runs measures its own machines first\n",
+                      CandidatesTable(job.candidates, kMostCandidates), "\n");
+}
+
 absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, const PlanRequest& request) {
   const int64_t workers = request.workers;
-  SHERD_ASSIGN_OR_RETURN(const JobFile file, ReadJobFile(flags.job_file, flags.overrides));
+  SHERD_ASSIGN_OR_RETURN(JobFile file, ReadJobFile(flags.job_file, flags.overrides));
+  SHERD_RETURN_IF_ERROR(ReadModelFolder(file));
   SHERD_RETURN_IF_ERROR(CheckJobFile(file));
   SHERD_RETURN_IF_ERROR(CheckWorkerCount(workers, kMostTheoryWorkers, file.spec));
   PlannedJob job;
@@ -62,6 +96,9 @@ absl::StatusOr<PlannedJob> ReadJob(const PlanFlags& flags, const PlanRequest& re
   without_groups.mutable_parallel()->set_shard_group(0);
   job.without_groups = static_cast<int>(WorldOf(without_groups, workers, idle));
   SHERD_RETURN_IF_ERROR(CheckRank(request.rank, job.workers));
+  if (job.spec.parallel().strategy() == v1::STRATEGY_AUTO) {
+    SHERD_RETURN_IF_ERROR(LayOut(request, job));
+  }
   SHERD_RETURN_IF_ERROR(CheckLength(job.spec, job.workers));
   return job;
 }
@@ -107,11 +144,18 @@ ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format) {
   }
   // Of one rank of a job.
   Json details = Json::object();
+  std::string heading;
   std::string detail_text;
   if (reports.empty()) {
     const absl::StatusOr<PlannedJob> job = ReadJob(flags, *request);
     if (!job.ok()) return ComplainAboutUse(job.status());
     reports = ReportsOf(*job, *request, flags.compare);
+    if (!job->candidates.empty()) {
+      details["auto"] = {{"cost_model", request->cost_source},
+                         {"keys", KeysJson(job->candidates.front())},
+                         {"candidates", CandidatesJson(job->candidates)}};
+      heading = RankedText(*job, *request);
+    }
     const int rank = request->rank.value_or(0);
     if (request->rank) {
       const WorldLayout layout(job->spec, job->workers);
@@ -126,11 +170,13 @@ ExitCode PlanCommand(const PlanFlags& flags, OutputFormat format) {
     }
   }
   if (flags.compare) {
-    Print(format, ComparisonJson(reports, *request), ComparisonText(reports, *request));
+    Json json = ComparisonJson(reports, *request);
+    json.update(details);
+    Print(format, json, absl::StrCat(heading, ComparisonText(reports, *request)));
   } else {
     Json json = PlanJson(reports.front(), *request);
     json.update(details);
-    Print(format, json, absl::StrCat(PlanText(reports.front(), *request), detail_text));
+    Print(format, json, absl::StrCat(heading, PlanText(reports.front(), *request), detail_text));
   }
   return EndOf(reports);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "sherd/v1/events.pb.h"
@@ -13,5 +14,7 @@ std::string EpochSentence(const v1::EpochReport& epoch);
 std::string RollbackSentence(const v1::Rollback& rollback);
 std::string CheckpointSentence(const v1::CheckpointReport& checkpoint);
 std::string WarningSentence(const v1::Warning& warning);
+// Of any event; of a job of `steps` steps.
+std::string EventSentence(const v1::JobEvent& event, int64_t steps);
 
 }  // namespace sherd

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
@@ -28,7 +29,7 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 // fails at once.
 constexpr int kConnectLimitMs = 5'000;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   // A dead peer on a silent stream is found by pings; the server permits this interval.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
@@ -38,7 +39,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectLimitMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetMaxReceiveMessageSize(kMostCoordinatorMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
 }
 
 std::chrono::system_clock::time_point DeadlineIn(absl::Duration duration) {
@@ -74,11 +75,18 @@ bool IsVerdict(const grpc::Status& status) {
 
 absl::Status ToStatus(const grpc::Status& status, const std::string& address) {
   if (status.ok()) return absl::OkStatus();
+  const std::string cause = LastCause(status.error_message());
+  if (IsTransient(status) && absl::StrContains(cause, "SSL")) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach the coordinator at ", address, ": ", cause,
+                     "; is --tls-ca the authority that signed its certificate, and the host or "
+                     "--tls-server-name a name in it?"));
+  }
   if (IsTransient(status)) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot reach the coordinator at ", address, ": ", LastCause(status.error_message()),
-        "; is it running? Start one with 'sherd-coordinator --listen ", address,
-        "' or name another with --coordinator HOST:PORT"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach the coordinator at ", address, ": ", cause,
+                     "; is it running? Start one with 'sherd-coordinator --listen ", address,
+                     "' or name another with --coordinator HOST:PORT"));
   }
   absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
                          status.error_message());
@@ -96,8 +104,23 @@ absl::Status ToStatus(const grpc::Status& status, const std::string& address) {
 }  // namespace
 
 struct JobClient::Impl {
-  explicit Impl(const std::string& address)
-      : address(address), channel(MakeChannel(address)), stub(v1::JobService::NewStub(channel)) {}
+  Impl(const std::string& address, const SecurityOptions& security)
+      : address(address),
+        security(security),
+        channel(MakeChannel(security, address, Arguments())),
+        stub(channel.ok() ? v1::JobService::NewStub(*channel) : nullptr) {}
+
+  // Has a call carry the token; not OK when there can be no call.
+  grpc::Status Prepare(grpc::ClientContext& context) const {
+    absl::StatusOr<std::string> authorization =
+        channel.ok() ? ReadAuthorization(security) : channel.status();
+    if (!authorization.ok()) {
+      return {static_cast<grpc::StatusCode>(authorization.status().code()),
+              std::string(authorization.status().message())};
+    }
+    if (!authorization->empty()) context.AddMetadata("authorization", *authorization);
+    return grpc::Status::OK;
+  }
 
   // Calls a unary method once. A deadline that passes here is UNAVAILABLE; one that the server
   // speaks of is its answer.
@@ -107,6 +130,7 @@ struct JobClient::Impl {
                     const Request& request, Response& response) {
     grpc::ClientContext context;
     context.set_deadline(DeadlineIn(kCallDeadline));
+    if (grpc::Status prepared = Prepare(context); !prepared.ok()) return prepared;
     const grpc::Status status = (stub.get()->*method)(&context, request, &response);
     const bool late = std::chrono::system_clock::now() >= context.deadline();
     if (!late || status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return status;
@@ -126,7 +150,8 @@ struct JobClient::Impl {
   }
 
   const std::string address;
-  const std::shared_ptr<grpc::Channel> channel;
+  const SecurityOptions security;
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel;
   const std::unique_ptr<v1::JobService::Stub> stub;
 
   absl::Mutex mutex;
@@ -137,6 +162,7 @@ struct JobClient::Impl {
 grpc::Status JobClient::Impl::ReadFeed(const std::string& job_id, int64_t& after, bool& done,
                                        const WatchCallbacks& callbacks) {
   grpc::ClientContext context;
+  if (grpc::Status prepared = Prepare(context); !prepared.ok()) return prepared;
   {
     absl::MutexLock lock(&mutex);
     if (stop) return grpc::Status::CANCELLED;
@@ -166,12 +192,13 @@ bool JobClient::Impl::AwaitConnection(absl::Time deadline) {
       absl::MutexLock lock(&mutex);
       if (mutex.AwaitWithTimeout(absl::Condition(&stop), kRetryPause)) return false;
     }
-    if (channel->WaitForConnected(DeadlineIn(kRetryPause))) return true;
+    if ((*channel)->WaitForConnected(DeadlineIn(kRetryPause))) return true;
   }
   return false;
 }
 
-JobClient::JobClient(const std::string& address) : impl_(std::make_unique<Impl>(address)) {}
+JobClient::JobClient(const std::string& address, const SecurityOptions& security)
+    : impl_(std::make_unique<Impl>(address, security)) {}
 JobClient::~JobClient() = default;
 
 std::optional<v1::InvalidFields> InvalidFieldsOf(const absl::Status& status) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/security.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
 #include "sherd/v1/job_service.pb.h"
@@ -27,8 +28,9 @@ std::string NewRequestId();
 // was sought and what to do. Thread-safe.
 class JobClient {
  public:
-  // `address` is "HOST:PORT"; nothing is connected yet.
-  explicit JobClient(const std::string& address);
+  // `address` is "HOST:PORT"; nothing is connected yet, and what is wrong with `security` is every
+  // call's error.
+  explicit JobClient(const std::string& address, const SecurityOptions& security = {});
   ~JobClient();
   JobClient(const JobClient&) = delete;
   JobClient& operator=(const JobClient&) = delete;

@@ -9,6 +9,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/parameter_groups.h"
+#include "client/train_entries.h"
 #include "client/yaml_values.h"
 #include "common/status_macros.h"
 #include "plan/job_spec.h"
@@ -142,6 +144,17 @@ absl::Status Betas(const Node& node, Spec& s) {
   return absl::OkStatus();
 }
 
+absl::Status Frozen(const Node& node, Spec& s) {
+  std::vector<std::string> patterns;
+  if (node.kind != Node::Kind::kSequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(node), " must be a list of patterns, as in ['wte.*', 'h.0.*']"));
+  }
+  SHERD_RETURN_IF_ERROR(ReadTexts(node, patterns));
+  s.mutable_train()->mutable_freeze()->Assign(patterns.begin(), patterns.end());
+  return absl::OkStatus();
+}
+
 absl::Status Priority(const Node& node, Spec& s) {
   int64_t value = 0;
   SHERD_RETURN_IF_ERROR(ReadWhole(node, value));
@@ -170,7 +183,7 @@ constexpr JobKey kJobKeys[] = {
 
     {"model.preset",
      [](const Node& n, Spec& s) { return NonEmpty(n, *Model(s).mutable_preset()); }},
-    {"model.from", nullptr},
+    {"model.from", [](const Node& n, Spec& s) { return NonEmpty(n, *Model(s).mutable_from()); }},
     {"model.arch",
      [](const Node& n, Spec& s) {
        return Name(n, Model(s), &v1::ModelSpec::set_arch, ArchitectureFromName,
@@ -213,13 +226,16 @@ constexpr JobKey kJobKeys[] = {
        return Size(n, Rope(s), &v1::RopeScaling::set_original_context);
      }},
 
-    {"data.train",
-     [](const Node& n, Spec& s) { return Paths(n, *s.mutable_data()->mutable_train()); }},
+    {"data.train", [](const Node& n, Spec& s) { return ReadTrainEntries(n, *s.mutable_data()); }},
     {"data.eval",
      [](const Node& n, Spec& s) { return Paths(n, *s.mutable_data()->mutable_eval()); }},
     {"data.format", Format},
     {"data.tokenizer",
      [](const Node& n, Spec& s) { return NonEmpty(n, *s.mutable_data()->mutable_tokenizer()); }},
+    {"data.validation_split",
+     [](const Node& n, Spec& s) {
+       return Real(n, *s.mutable_data(), &v1::DataSpec::set_validation_split);
+     }},
 
     {"train.steps",
      [](const Node& n, Spec& s) { return Size(n, Train(s), &v1::TrainSpec::set_steps); }},
@@ -243,6 +259,8 @@ constexpr JobKey kJobKeys[] = {
      [](const Node& n, Spec& s) {
        return Real(n, Optimizer(s), &v1::OptimizerSpec::set_weight_decay);
      }},
+    {"train.optimizer.groups",
+     [](const Node& n, Spec& s) { return ReadParameterGroups(n, *Optimizer(s).mutable_groups()); }},
     {"train.schedule.kind",
      [](const Node& n, Spec& s) {
        return Name(n, Schedule(s), &v1::ScheduleSpec::set_kind, ScheduleKindFromName,
@@ -252,10 +270,17 @@ constexpr JobKey kJobKeys[] = {
      [](const Node& n, Spec& s) { return Count(n, Schedule(s), &v1::ScheduleSpec::set_warmup); }},
     {"train.schedule.min_lr",
      [](const Node& n, Spec& s) { return Real(n, Schedule(s), &v1::ScheduleSpec::set_min_lr); }},
+    {"train.schedule.decay",
+     [](const Node& n, Spec& s) { return Size(n, Schedule(s), &v1::ScheduleSpec::set_decay); }},
     {"train.grad_clip",
      [](const Node& n, Spec& s) { return Real(n, Train(s), &v1::TrainSpec::set_grad_clip); }},
     {"train.eval_every",
      [](const Node& n, Spec& s) { return Count(n, Train(s), &v1::TrainSpec::set_eval_every); }},
+    {"train.z_loss",
+     [](const Node& n, Spec& s) { return Real(n, Train(s), &v1::TrainSpec::set_z_loss); }},
+    {"train.label_smoothing",
+     [](const Node& n, Spec& s) { return Real(n, Train(s), &v1::TrainSpec::set_label_smoothing); }},
+    {"train.freeze", Frozen},
 
     {"parallel.strategy", [](const Node& n, Spec& s) { return StrategyName(n, Parallel(s)); }},
     {"parallel.tensor",

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/standard_output.h"
+#include "common/command_docs.h"
+#include "common/rpc/security.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -28,6 +31,8 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string request_id;
   std::optional<int> rank;
+  std::string shell;
+  TopOptions top;
   RunOptions run;
   PlanFlags plan;
   // Of a command that the worker program has.
@@ -37,7 +42,10 @@ struct CommandLine {
 // What needs the model, the files of checkpoints or training data; the worker program has them.
 constexpr std::pair<const char*, const char*> kWorkerCommands[] = {
     {"sample", "Generate text from the weights of a job"},
+    {"eval", "Evaluate the weights of a job, or a checkpoint, on data"},
     {"checkpoints", "List or verify the checkpoints that jobs have left"},
+    {"import", "Make a checkpoint out of a GPT-2 or Llama folder of the common Python stack"},
+    {"export", "Make a folder that the common Python stack loads out of a checkpoint"},
     {"data", "Tokenize text, and show what files of training data hold"}};
 
 void AddFormat(CLI::App& command, CommandLine& line) {
@@ -58,6 +66,7 @@ CLI::App& AddRemote(CLI::App& app, const char* name, const char* help, CommandLi
                   "The coordinator (default: the environment's SHERD_COORDINATOR)")
       ->envname("SHERD_COORDINATOR")
       ->option_text("HOST:PORT");
+  DeclareCallerSecurity(command, line.connection.security);
   AddFormat(command, line);
   return command;
 }
@@ -147,12 +156,21 @@ void AddCommands(CLI::App& app, CommandLine& line) {
       ->option_text("ID");
   AddRemote(app, "list", "List the jobs, newest first", line);
   AddJobId(AddRemote(app, "get", "Show a job; its state is the exit code", line), line);
+  AddJobId(AddRemote(app, "describe", "Show all of a job: layout, epochs, last events", line),
+           line);
   AddJobId(AddRemote(app, "watch", "Follow a job to its end", line), line);
   CLI::App& logs = AddRemote(app, "logs", "Follow what a job's ranks say", line);
   AddJobId(logs, line);
   logs.add_option("--rank", line.rank, "Of this rank only")->check(CheckWhole)->option_text("R");
   AddJobId(AddRemote(app, "cancel", "Cancel a job", line), line);
   AddRemote(app, "workers", "List the workers", line);
+  CLI::App& top = AddRemote(app, "top", "Watch jobs, ranks, memory, speed and recoveries", line);
+  top.add_option("--interval", line.top.interval, "Between two looks")
+      ->capture_default_str()
+      ->option_text("TIME");
+  top.add_option("--count", line.top.count, "So many looks (default: until Ctrl-C)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->option_text("N");
   AddRemote(app, "drain", "Have a worker leave when its work has moved to others", line)
       .add_option("WORKER", line.worker_id, "The worker's id, as `sherd workers` shows it")
       ->required()
@@ -160,21 +178,33 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   for (const auto& [name, help] : kWorkerCommands) {
     app.add_subcommand(name, help)->prefix_command()->set_help_flag();
   }
+  app.add_subcommand("completion", "Print what has a shell complete commands and options")
+      ->add_option("SHELL", line.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->option_text(" ");
 }
 
 ExitCode Dispatch(const std::string& command, const CommandLine& line, StandardOutput& output) {
   const Connection& connection = line.connection;
-  if (command == "run") return RunCommand(line.run, output);
+  if (command == "run") {
+    // What the user has for a cluster does not concern the one that this starts.
+    for (const char* variable : kSecurityVariables) unsetenv(variable);
+    unsetenv("SHERD_TOKENS");
+    return RunCommand(line.run, output);
+  }
   if (command == "plan") return PlanCommand(line.plan, connection.format);
   if (command == "submit") {
     return SubmitCommand(connection, line.job_file, line.overrides, line.request_id);
   }
   if (command == "list") return ListCommand(connection);
   if (command == "get") return GetCommand(connection, line.job_id);
+  if (command == "describe") return DescribeCommand(connection, line.job_id);
   if (command == "watch") return WatchCommand(connection, line.job_id);
   if (command == "logs") return LogsCommand(connection, line.job_id, line.rank);
   if (command == "cancel") return CancelCommand(connection, line.job_id);
   if (command == "workers") return WorkersCommand(connection);
+  if (command == "top") return TopCommand(connection, line.top);
   if (command == "drain") return DrainCommand(connection, line.worker_id);
   return WorkerCommand(command, line.remaining);
 }
@@ -194,11 +224,14 @@ bool SuggestCommand(const CLI::App& app, const std::string& word) {
 }
 
 int Main(int argc, char** argv) {
+  // Errors are told once, in a sentence of ours; who debugs gRPC sets the variable.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CommandLine line;
   CLI::App app("Trains transformer language models across many workers.", "sherd");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sherd " SHERD_VERSION);
   AddCommands(app, line);
+  AddManual(app);
   if (argc > 1 && argv[1][0] != '-' && SuggestCommand(app, argv[1])) {
     return static_cast<int>(ExitCode::kUsage);
   }
@@ -217,6 +250,10 @@ int Main(int argc, char** argv) {
   line.plan.overrides = line.overrides;
   line.run.program = argv[0];
   StandardOutput output;
+  if (command.get_name() == "completion") {
+    std::cout << CompletionScript(app, line.shell).value() << std::flush;
+    return static_cast<int>(std::cout ? ExitCode::kSuccess : ExitCode::kOther);
+  }
   const ExitCode code = Dispatch(command.get_name(), line, output);
   // A full disk or a closed pipe must not pass for success.
   if (!std::cout.flush()) {

@@ -205,6 +205,11 @@ absl::StatusOr<StrategyChoice> ReadChoice(const PlanFlags& flags) {
   SHERD_RETURN_IF_ERROR(ReadName("--strategy", *flags.strategy, strategy,
                                  strategy != v1::STRATEGY_UNSPECIFIED, StrategyNames(),
                                  choice.strategy));
+  if (strategy == v1::STRATEGY_AUTO) {
+    return Refuse(
+        "--strategy auto chooses among the layouts of a job: name a job file, or see all "
+        "strategies with --compare");
+  }
   if (flags.zero1_gradients && strategy != v1::STRATEGY_ZERO1) {
     return Refuse("--zero1-gradients goes with --strategy zero1");
   }

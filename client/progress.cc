@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/event_sentences.h"
+#include "client/render_decision.h"
 #include "client/render_json.h"
 #include "client/render_text.h"
 #include "common/printable_text.h"
@@ -67,12 +68,17 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       return;
     case v1::JobEvent::kRollback:
       Say(RollbackSentence(event.rollback()));
+      // Its figures count no more; the steps behind come again.
+      if (step_ && step_->step() > event.rollback().to_step()) step_.reset();
       return;
     case v1::JobEvent::kCheckpoint:
       Say(CheckpointSentence(event.checkpoint()));
       return;
     case v1::JobEvent::kWarning:
       Say(WarningSentence(event.warning()));
+      return;
+    case v1::JobEvent::kDecision:
+      Say(DecisionText(event.decision()));
       return;
     case v1::JobEvent::kLedger:
       ledgers_.push_back(event.ledger());
@@ -81,7 +87,6 @@ void Progress::ShowToPerson(const v1::JobEvent& event) {
       Say(absl::StrCat("[rank ", event.log().rank(), "] ",
                        PrintableText(event.log().text(), kMostTextBytes)));
       return;
-    case v1::JobEvent::kDecision:
     case v1::JobEvent::kDone:
     case v1::JobEvent::EVENT_NOT_SET:
       return;

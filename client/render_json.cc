@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "client/ledger_order.h"
 #include "client/recovery_phases.h"
+#include "client/render_decision.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -119,6 +120,9 @@ Json RanksJson(const v1::Job& job) {
                      {"worker", rank.worker_id()},
                      {"status", rank.status()},
                      {"reason", rank.reason()}});
+    if (!rank.has_peak()) continue;
+    ranks.back()["peak"] = {{"predicted", rank.peak().predicted()},
+                            {"measured", rank.peak().measured()}};
   }
   return ranks;
 }
@@ -150,6 +154,7 @@ Json EventJson(const v1::JobEvent& event) {
     case v1::JobEvent::kWarning:
       return WarningJson(event.warning());
     case v1::JobEvent::kDecision:
+      return DecisionJson(event.decision());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }
@@ -167,7 +172,16 @@ Json JobJson(const v1::Job& job) {
                {"submitted", TimeJson(job.submitted_unix_ms())},
                {"ended", TimeJson(job.ended_unix_ms())},
                {"weights_path", job.weights_path()}};
+  if (job.has_last_step()) {
+    json["last_step"] = StepJson(job.last_step());
+    json["last_step"].erase("event");
+  }
+  if (job.has_last_epoch()) {
+    json["last_epoch"] = EpochJson(job.last_epoch());
+    json["last_epoch"].erase("event");
+  }
   if (job.ranks_size() > 0) json["ranks"] = RanksJson(job);
+  if (job.has_decision()) json["decision"] = DecisionJson(job.decision());
   if (job.has_spec()) json["spec"] = SpecJson(job.spec());
   return json;
 }

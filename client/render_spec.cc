@@ -17,6 +17,7 @@ std::string Name(Enum value) {
 Json ModelJson(const v1::ModelSpec& model) {
   Json json = Json::object();
   if (!model.preset().empty()) json["preset"] = model.preset();
+  if (!model.from().empty()) json["from"] = model.from();
   json["arch"] = Name(model.arch());
   json["layers"] = model.layers();
   json["hidden"] = model.hidden();
@@ -39,15 +40,41 @@ Json ModelJson(const v1::ModelSpec& model) {
 }
 
 Json DataJson(const v1::DataSpec& data) {
-  return {{"train", std::vector<std::string>(data.train().begin(), data.train().end())},
-          {"eval", std::vector<std::string>(data.eval().begin(), data.eval().end())},
-          {"format", Name(data.format())},
-          {"tokenizer", data.tokenizer()}};
+  Json train = Json::array();
+  const bool mixed = data.train_weights_size() == data.train_size();
+  for (int i = 0; i < data.train_size(); ++i) {
+    train.push_back(mixed ? Json{{"path", data.train(i)}, {"weight", data.train_weights(i)}}
+                          : Json(data.train(i)));
+  }
+  Json json = {{"train", std::move(train)},
+               {"eval", std::vector<std::string>(data.eval().begin(), data.eval().end())},
+               {"format", Name(data.format())},
+               {"tokenizer", data.tokenizer()}};
+  if (data.validation_split() > 0) json["validation_split"] = data.validation_split();
+  return json;
+}
+
+Json GroupsJson(const v1::OptimizerSpec& optimizer) {
+  Json json = Json::array();
+  for (const v1::ParameterGroup& group : optimizer.groups()) {
+    Json settings = {{"parameters", group.parameters()}};
+    if (group.has_weight_decay()) settings["weight_decay"] = group.weight_decay();
+    if (group.has_lr_scale()) settings["lr_scale"] = group.lr_scale();
+    json.push_back(settings);
+  }
+  return json;
+}
+
+Json ScheduleJson(const v1::ScheduleSpec& schedule) {
+  Json json = {{"kind", Name(schedule.kind())},
+               {"warmup", schedule.warmup()},
+               {"min_lr", schedule.min_lr()}};
+  if (schedule.decay() > 0) json["decay"] = schedule.decay();
+  return json;
 }
 
 Json TrainJson(const v1::TrainSpec& train) {
   const v1::OptimizerSpec& optimizer = train.optimizer();
-  const v1::ScheduleSpec& schedule = train.schedule();
   return {{"steps", train.steps()},
           {"global_batch", train.global_batch()},
           {"micro_batch", train.micro_batch()},
@@ -57,26 +84,35 @@ Json TrainJson(const v1::TrainSpec& train) {
            {{"lr", optimizer.lr()},
             {"betas", Json::array({optimizer.beta1(), optimizer.beta2()})},
             {"eps", optimizer.eps()},
-            {"weight_decay", optimizer.weight_decay()}}},
-          {"schedule",
-           {{"kind", Name(schedule.kind())},
-            {"warmup", schedule.warmup()},
-            {"min_lr", schedule.min_lr()}}},
+            {"weight_decay", optimizer.weight_decay()},
+            {"groups", GroupsJson(optimizer)}}},
+          {"schedule", ScheduleJson(train.schedule())},
           {"grad_clip", train.grad_clip()},
-          {"eval_every", train.eval_every()}};
+          {"eval_every", train.eval_every()},
+          {"z_loss", train.z_loss()},
+          {"label_smoothing", train.label_smoothing()},
+          {"freeze", std::vector<std::string>(train.freeze().begin(), train.freeze().end())}};
 }
 
+// Without what strategy auto leaves open.
 Json ParallelJson(const v1::ParallelSpec& parallel) {
-  return {{"strategy", Name(parallel.strategy())},
-          {"tensor", parallel.tensor()},
-          {"reshard_after_forward", parallel.reshard_after_forward()},
-          {"zero1_gradients", Name(parallel.zero1_gradients())},
-          {"prefetch", parallel.prefetch()},
-          {"bucket_mb", parallel.bucket_mb()},
-          {"shard_group", parallel.shard_group()},
-          {"sequence_parallel", parallel.sequence_parallel()},
-          {"recompute", Name(parallel.recompute())},
-          {"offload", Name(parallel.offload())}};
+  Json json = {{"strategy", Name(parallel.strategy())}};
+  if (parallel.tensor() > 0) json["tensor"] = parallel.tensor();
+  if (parallel.has_reshard_after_forward()) {
+    json["reshard_after_forward"] = parallel.reshard_after_forward();
+  }
+  if (parallel.zero1_gradients() != v1::GRADIENT_REDUCTION_UNSPECIFIED) {
+    json["zero1_gradients"] = Name(parallel.zero1_gradients());
+  }
+  json["prefetch"] = parallel.prefetch();
+  json["bucket_mb"] = parallel.bucket_mb();
+  json["shard_group"] = parallel.shard_group();
+  json["sequence_parallel"] = parallel.sequence_parallel();
+  if (parallel.recompute() != v1::RECOMPUTE_UNSPECIFIED) {
+    json["recompute"] = Name(parallel.recompute());
+  }
+  json["offload"] = Name(parallel.offload());
+  return json;
 }
 
 Json ElasticJson(const v1::ElasticSpec& elastic) {
@@ -110,6 +146,8 @@ Json SpecJson(const v1::JobSpec& spec) {
        {{"compute", Name(spec.precision().compute())}, {"grad", Name(spec.precision().grad())}}},
       {"elastic", ElasticJson(spec.elastic())},
       {"checkpoint", CheckpointJson(spec.checkpoint())}};
+  // Left open.
+  if (spec.train().micro_batch() == 0) json["train"].erase("micro_batch");
   json["priority"] = spec.priority();
   return json;
 }

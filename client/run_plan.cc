@@ -32,9 +32,16 @@ RunPlan PlanRun(const RunOptions& options, const JobFile& file,
   plan.log_directory = Absolute(plan.output_root, "logs");
   if (plan.spec.checkpoint().dir().empty()) plan.spec.mutable_checkpoint()->set_dir("weights");
   if (!options.data_root.empty()) return plan;
+  if (!plan.spec.model().from().empty()) {
+    plan.spec.mutable_model()->set_from(Absolute(working_directory, plan.spec.model().from()));
+  }
   for (auto* paths :
        {plan.spec.mutable_data()->mutable_train(), plan.spec.mutable_data()->mutable_eval()}) {
     for (std::string& path : *paths) path = Absolute(working_directory, path);
+  }
+  std::string& tokenizer = *plan.spec.mutable_data()->mutable_tokenizer();
+  if (!tokenizer.empty() && tokenizer != "bytes") {
+    tokenizer = Absolute(working_directory, tokenizer);
   }
   return plan;
 }

@@ -8,6 +8,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(OpenSSL REQUIRED)
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 # oneDNN's own CMake config asks for an OpenCL SDK that it does not need here.

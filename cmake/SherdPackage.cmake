@@ -2,6 +2,20 @@
 foreach(program sherd sherd-coordinator sherd-worker)
   install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} DESTINATION bin)
 endforeach()
+# Made by the programs themselves, so that they say what is parsed.
+foreach(program sherd sherd-coordinator sherd-worker)
+  set(page ${CMAKE_BINARY_DIR}/man/${program}.1)
+  add_custom_command(OUTPUT ${page}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/man
+    COMMAND ${program} --man > ${page}
+    DEPENDS ${program})
+  list(APPEND manuals ${page})
+endforeach()
+set(completion ${CMAKE_BINARY_DIR}/man/sherd.bash)
+add_custom_command(OUTPUT ${completion} COMMAND sherd completion bash > ${completion} DEPENDS sherd ${manuals})
+add_custom_target(sherd_manuals ALL DEPENDS ${manuals} ${completion})
+install(FILES ${manuals} DESTINATION share/man/man1)
+install(FILES ${completion} DESTINATION share/bash-completion/completions RENAME sherd)
 set(units ${PROJECT_SOURCE_DIR}/deploy/systemd)
 install(FILES ${units}/sherd-coordinator.service ${units}/sherd-worker.service DESTINATION lib/systemd/system)
 install(FILES ${units}/sherd.sysusers DESTINATION lib/sysusers.d RENAME sherd.conf)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace sherd {
@@ -10,11 +9,6 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual absl::Time Now() const = 0;
-};
-
-class SystemClock final : public Clock {
- public:
-  absl::Time Now() const override { return absl::Now(); }
 };
 
 }  // namespace sherd

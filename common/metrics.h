@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -12,9 +13,11 @@ namespace sherd {
 class MetricsServer {
  public:
   // `address` is "HOST:PORT"; port 0 takes a free one. kUnavailable, naming the address, when it is
-  // taken.
+  // taken. Each scrape also looks at the file systems that `disks` are on, name → directory:
+  // sherd_disk_free_bytes and sherd_disk_bytes{disk=name}; one that cannot be looked at has none.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
-      const std::string& address, std::shared_ptr<prometheus::Registry> registry);
+      const std::string& address, std::shared_ptr<prometheus::Registry> registry,
+      std::map<std::string, std::string> disks);
   ~MetricsServer();
 
   int port() const;

@@ -23,8 +23,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/check.h"
+#include "common/command_docs.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/rpc/health_server.h"
+#include "common/rpc/security.h"
 #include "common/status_macros.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/runtime/controller.h"
@@ -41,6 +44,9 @@ struct Flags {
   std::string metrics;
   std::string failure_detection = "3s";
   std::string port_file;
+  std::string tokens;
+  std::string health;
+  SecurityOptions security;
   bool exit_with_parent = false;
 };
 
@@ -114,11 +120,19 @@ absl::Status Serve(const Flags& flags, StopSignals& signals) {
   Controller controller(options, clock, *log, Random, metrics);
   SHERD_RETURN_IF_ERROR(controller.Recover());
   EventLoop loop(controller, clock, metrics);
-  SHERD_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
-                         Server::Start(flags.listen, loop, *registry));
+  SHERD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Server> server,
+      Server::Start({.address = flags.listen, .security = flags.security, .tokens = flags.tokens},
+                    loop, *registry));
+  std::unique_ptr<HealthServer> health;
+  if (!flags.health.empty()) {
+    SHERD_ASSIGN_OR_RETURN(health, HealthServer::Start(flags.health));
+    Log(Severity::kInfo, absl::StrCat("health on ", health->address()));
+  }
   std::unique_ptr<MetricsServer> metrics_server;
   if (!flags.metrics.empty()) {
-    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
+    SHERD_ASSIGN_OR_RETURN(
+        metrics_server, MetricsServer::Start(flags.metrics, registry, {{"state", flags.data_dir}}));
     Log(Severity::kInfo, absl::StrCat("metrics on port ", metrics_server->port()));
   }
   absl::Status ended;
@@ -145,12 +159,20 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data-dir", flags.data_dir, "Directory of the event log")->capture_default_str();
   app.add_option("--metrics", flags.metrics, "HOST:PORT to serve /metrics on");
+  app.add_option("--health", flags.health,
+                 "HOST:PORT to answer health checks on, in plain text and nothing else");
+  app.add_option(
+         "--tokens", flags.tokens,
+         "File of who may call: ROLE NAME SHA256 a line, ROLE view, submit, admin or worker")
+      ->envname("SHERD_TOKENS");
+  DeclareSecurity(app, flags.security);
   app.add_option("--failure-detection", flags.failure_detection,
                  "A worker that is silent for this long is lost")
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file, "File to write HOST:PORT to when serving");
   app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process does");
   app.set_version_flag("--version", "sherd-coordinator " SHERD_VERSION);
+  AddManual(app);
   const pid_t parent = getppid();
   try {
     app.parse(argc, argv);

@@ -29,7 +29,8 @@ def load_stubs(proto, directory):
     plugin = shutil.which("grpc_python_plugin")
     if plugin is None:
         sys.exit("grpc_python_plugin is missing: install protobuf-compiler-grpc")
-    files = ["sherd/v1/job.proto", "sherd/v1/events.proto", "sherd/v1/job_service.proto"]
+    files = ["sherd/v1/job.proto", "sherd/v1/layout.proto", "sherd/v1/events.proto",
+             "sherd/v1/job_service.proto"]
     subprocess.run(
         ["protoc", f"-I{proto}", f"--python_out={directory}", f"--grpc_python_out={directory}",
          f"--plugin=protoc-gen-grpc_python={plugin}", *files],

@@ -52,8 +52,20 @@ struct VocabularyPart {
   int64_t first, count;
   // Columns of its logits: `count`, then padding.
   int64_t columns;
+  // Entries of the whole vocabulary.
+  int64_t vocabulary;
 
   bool Has(int32_t token) const { return token >= first && token < first + count; }
+};
+
+// What is trained for beside the cross-entropy: it changes gradients, not the loss that is told.
+struct LossOptions {
+  // Weight of the square of log Σ e^logit of a row, which keeps it near 0 (Chowdhery et al. 2022,
+  // section 5).
+  double z_loss = 0;
+  // This part of the target's probability is spread evenly over the vocabulary, the target included
+  // (Szegedy et al. 2016, section 7). Logits are finite then.
+  double label_smoothing = 0;
 };
 
 // What is known of a row of logits from some of its columns.
@@ -186,11 +198,14 @@ class Ops {
   virtual void AttentionBackward(const float* dout, const float* qkv, const float* out,
                                  const float* lse, float* dqkv, const AttentionShape& shape) = 0;
 
-  // logits (N, V) are replaced by d(loss · scale)/dlogits, where loss is the sum of token losses in
-  // nats; these are added to `loss`, unscaled, one after another in row order. targets (N) in
-  // [0, V); a negative target counts nothing and gets zero gradients.
+  // logits (N, V) are replaced by d(objective · scale)/dlogits, where the objective is the sum of
+  // token losses in nats with what the options add; the token losses alone are added to `loss`,
+  // unscaled, one after another in row order. targets (N) in [0, V); a negative target counts
+  // nothing and gets zero gradients. Of a row with softmax p, target t and z = log Σ e^logit it is
+  // scale · ((1 + 2 · z_loss · z) · p_i − (1 − label_smoothing) · [i = t] − label_smoothing / V).
   virtual void CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
-                                    int64_t rows, int64_t vocab, double& loss) = 0;
+                                    const LossOptions& options, int64_t rows, int64_t vocab,
+                                    double& loss) = 0;
   // The loss alone; logits stay.
   virtual void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows,
                             int64_t vocab, double& loss) = 0;
@@ -207,10 +222,10 @@ class Ops {
                               const int32_t* targets, LogitStatistics* joined, int64_t rows,
                               double& loss) = 0;
   // What VocabularyStatistics left of the member's logits, with its own statistics, is replaced by
-  // d(loss · scale)/dlogits; that of padding is zero.
+  // d(objective · scale)/dlogits; that of padding is zero.
   virtual void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
                                   const LogitStatistics* own, const LogitStatistics* joined,
-                                  float scale, int64_t rows) = 0;
+                                  float scale, const LossOptions& options, int64_t rows) = 0;
 
   // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction. Makes `to`
   // of `from`, which may be the same, and grad (elements, of grad_dtype), in fp32, and writes

@@ -29,13 +29,23 @@ std::vector<ElementRange> Select(const Unit& unit, const ElementRange& range,
 std::vector<ElementRange> SharedGradients(const Unit& unit, const ElementRange& owned,
                                           int members) {
   return Select(unit, owned, [&](const Parameter& parameter) {
-    return parameter.partial_gradient && parameter.copies == members;
+    return parameter.partial_gradient && parameter.copies == members && !parameter.settings.frozen;
   });
 }
 
 std::vector<ElementRange> FirstHeld(const Unit& unit, const ElementRange& range, int tensor_index) {
   return Select(unit, range,
                 [&](const Parameter& parameter) { return tensor_index % parameter.copies == 0; });
+}
+
+std::vector<ElementRange> TrainedIn(const Unit& unit, const std::vector<ElementRange>& ranges) {
+  std::vector<ElementRange> trained;
+  for (const ElementRange& range : ranges) {
+    const std::vector<ElementRange> parts =
+        Select(unit, range, [](const Parameter& parameter) { return !parameter.settings.frozen; });
+    trained.insert(trained.end(), parts.begin(), parts.end());
+  }
+  return trained;
 }
 
 int64_t ElementsIn(const std::vector<ElementRange>& ranges) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
@@ -29,6 +30,11 @@ Version VersionOf(const v1::Holding& holding);
 // of the same. `spec` is normalised and valid, `world` one of its worlds.
 int PartsOf(const v1::JobSpec& spec, int world);
 int PartOf(const v1::JobSpec& spec, int world, int rank);
+int PartsOf(const v1::ParallelSpec& parallel, int world);
+int PartOf(const v1::ParallelSpec& parallel, int world, int rank);
+
+// How the versions of an epoch are cut; nullptr: nothing of it is known, so none of it is usable.
+using LayoutOfEpoch = absl::FunctionRef<const v1::ParallelSpec*(int64_t epoch)>;
 
 // What one living process holds.
 struct Holder {
@@ -43,6 +49,9 @@ struct Holder {
 // its ranks had restored: what is older was training's past already then.
 std::optional<Version> ChooseVersion(const v1::JobSpec& spec, int64_t restored,
                                      absl::Span<const Holder> holders);
+// The same of a job whose epochs are not all cut alike; tensor degrees are.
+std::optional<Version> ChooseVersion(LayoutOfEpoch layouts, int64_t restored,
+                                     absl::Span<const Holder> holders);
 
 // The `restored` of ChooseVersion: `logged`, the newest epoch of which the log says so, or a later
 // one that has trained. Its first update follows an exchange that each rank enters with its
@@ -56,6 +65,9 @@ int64_t RestoredEpoch(int64_t logged, const std::map<int64_t, int64_t>& starts,
 // The parts of a version of `from` ranks that hold what rank `rank` of a world of `to` ranks will:
 // ascending. The parts of worlds of equal size are the same.
 std::vector<int> SourceParts(const v1::JobSpec& spec, int from, int to, int rank);
+// The same of a version that is cut as `held` says, whose tensor degree is the specification's.
+std::vector<int> SourceParts(const v1::ParallelSpec& held, const v1::JobSpec& spec, int from,
+                             int to, int rank);
 
 // Each rank has two places for versions of its shard and writes the next one where the newest
 // version that is known whole is not: never by the step's number, which a restore may repeat.

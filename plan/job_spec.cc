@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "plan/model_folder.h"
 #include "plan/presets.h"
 
 namespace sherd {
@@ -19,22 +20,24 @@ struct Named {
   absl::string_view name;
 };
 
-constexpr Named<v1::Strategy> kStrategies[] = {{v1::STRATEGY_DDP, "ddp"},
-                                               {v1::STRATEGY_ZERO1, "zero1"},
-                                               {v1::STRATEGY_ZERO2, "zero2"},
-                                               {v1::STRATEGY_ZERO3, "zero3"},
-                                               {v1::STRATEGY_HYBRID, "hybrid"}};
+constexpr Named<v1::Strategy> kStrategies[] = {
+    {v1::STRATEGY_DDP, "ddp"},     {v1::STRATEGY_ZERO1, "zero1"},   {v1::STRATEGY_ZERO2, "zero2"},
+    {v1::STRATEGY_ZERO3, "zero3"}, {v1::STRATEGY_HYBRID, "hybrid"}, {v1::STRATEGY_AUTO, "auto"}};
 constexpr Named<v1::Architecture> kArchitectures[] = {{v1::ARCHITECTURE_GPT2, "gpt2"},
                                                       {v1::ARCHITECTURE_LLAMA, "llama"}};
 constexpr Named<v1::DataType> kDataTypes[] = {{v1::DATA_TYPE_FP32, "fp32"},
                                               {v1::DATA_TYPE_BF16, "bf16"}};
-constexpr Named<v1::DataFormat> kDataFormats[] = {{v1::DATA_FORMAT_TEXT, "text"},
-                                                  {v1::DATA_FORMAT_JSONL, "jsonl"},
-                                                  {v1::DATA_FORMAT_TOKENS_U16, "tokens_u16"},
-                                                  {v1::DATA_FORMAT_LLMC, "llmc"},
-                                                  {v1::DATA_FORMAT_MEGATRON, "megatron"}};
+constexpr Named<v1::DataFormat> kDataFormats[] = {
+    {v1::DATA_FORMAT_TEXT, "text"},
+    {v1::DATA_FORMAT_JSONL, "jsonl"},
+    {v1::DATA_FORMAT_TOKENS_U16, "tokens_u16"},
+    {v1::DATA_FORMAT_LLMC, "llmc"},
+    {v1::DATA_FORMAT_MEGATRON, "megatron"},
+    {v1::DATA_FORMAT_PROMPT_COMPLETION, "prompt_completion"}};
 constexpr Named<v1::ScheduleKind> kScheduleKinds[] = {{v1::SCHEDULE_KIND_COSINE, "cosine"},
-                                                      {v1::SCHEDULE_KIND_CONSTANT, "constant"}};
+                                                      {v1::SCHEDULE_KIND_CONSTANT, "constant"},
+                                                      {v1::SCHEDULE_KIND_LINEAR, "linear"},
+                                                      {v1::SCHEDULE_KIND_WSD, "wsd"}};
 constexpr Named<v1::GradientReduction> kReductions[] = {
     {v1::GRADIENT_REDUCTION_REDUCE_SCATTER, "reduce_scatter"},
     {v1::GRADIENT_REDUCTION_ALL_REDUCE, "all_reduce"}};
@@ -131,6 +134,8 @@ void FillLlama(v1::ModelSpec& model) {
 }
 
 void FillModel(v1::ModelSpec& model) {
+  // A default would contradict what the folder says.
+  if (AwaitsShape(model)) return;
   if (const std::optional<v1::ModelSpec> preset = FindPreset(model.preset())) {
     FillFromPreset(*preset, model);
   }
@@ -153,9 +158,15 @@ void FillOptimizer(v1::OptimizerSpec& optimizer) {
   if (!optimizer.has_weight_decay()) optimizer.set_weight_decay(0.1);
 }
 
-void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model) {
+// A tenth of the steps, as far as warm-up leaves so many.
+int64_t DefaultDecay(int64_t steps, int64_t warmup) {
+  return std::max<int64_t>(1, std::min(steps / 10, steps - warmup));
+}
+
+// `open`: what is left out is chosen when the job starts.
+void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model, bool open) {
   if (train.global_batch() == 0) train.set_global_batch(32);
-  if (train.micro_batch() == 0 && train.global_batch() > 0) {
+  if (train.micro_batch() == 0 && train.global_batch() > 0 && !open) {
     train.set_micro_batch(std::gcd(train.global_batch(), int64_t{4}));
   }
   if (train.seq_len() == 0) train.set_seq_len(model.context());
@@ -165,22 +176,27 @@ void FillTrain(v1::TrainSpec& train, const v1::ModelSpec& model) {
     schedule.set_kind(v1::SCHEDULE_KIND_COSINE);
   }
   if (!schedule.has_min_lr()) schedule.set_min_lr(train.optimizer().lr() / 10);
+  if (schedule.kind() == v1::SCHEDULE_KIND_WSD && schedule.decay() == 0) {
+    schedule.set_decay(DefaultDecay(train.steps(), schedule.warmup()));
+  }
   if (!train.has_grad_clip()) train.set_grad_clip(1.0);
 }
 
 void FillParallel(v1::ParallelSpec& parallel) {
   if (parallel.strategy() == v1::STRATEGY_UNSPECIFIED) parallel.set_strategy(v1::STRATEGY_ZERO3);
+  if (!parallel.has_prefetch()) parallel.set_prefetch(1);
+  if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
+  if (parallel.offload() == v1::OFFLOAD_UNSPECIFIED) parallel.set_offload(v1::OFFLOAD_NONE);
+  // The rest is chosen when the job starts.
+  if (parallel.strategy() == v1::STRATEGY_AUTO) return;
   if (parallel.tensor() == 0) parallel.set_tensor(1);
   if (!parallel.has_reshard_after_forward()) parallel.set_reshard_after_forward(true);
-  if (!parallel.has_prefetch()) parallel.set_prefetch(1);
   if (parallel.zero1_gradients() == v1::GRADIENT_REDUCTION_UNSPECIFIED) {
     parallel.set_zero1_gradients(v1::GRADIENT_REDUCTION_REDUCE_SCATTER);
   }
-  if (!parallel.has_bucket_mb()) parallel.set_bucket_mb(25);
   if (parallel.recompute() == v1::RECOMPUTE_UNSPECIFIED) {
     parallel.set_recompute(v1::RECOMPUTE_NONE);
   }
-  if (parallel.offload() == v1::OFFLOAD_UNSPECIFIED) parallel.set_offload(v1::OFFLOAD_NONE);
 }
 
 }  // namespace
@@ -205,6 +221,11 @@ std::vector<absl::string_view> GradientReductionNames() { return NamesIn(kReduct
 std::vector<absl::string_view> RecomputeNames() { return NamesIn(kRecomputes); }
 std::vector<absl::string_view> OffloadNames() { return NamesIn(kOffloads); }
 std::vector<absl::string_view> OnNanNames() { return NamesIn(kOnNans); }
+
+bool IsText(v1::DataFormat format) {
+  return format == v1::DATA_FORMAT_TEXT || format == v1::DATA_FORMAT_JSONL ||
+         format == v1::DATA_FORMAT_PROMPT_COMPLETION;
+}
 
 v1::Strategy StrategyFromName(absl::string_view name) { return ValueIn(kStrategies, name); }
 v1::Architecture ArchitectureFromName(absl::string_view name) {
@@ -244,7 +265,7 @@ v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
     spec.mutable_data()->set_format(v1::DATA_FORMAT_TEXT);
   }
   if (spec.data().tokenizer().empty()) spec.mutable_data()->set_tokenizer("bytes");
-  FillTrain(*spec.mutable_train(), spec.model());
+  FillTrain(*spec.mutable_train(), spec.model(), spec.parallel().strategy() == v1::STRATEGY_AUTO);
   FillParallel(*spec.mutable_parallel());
   v1::PrecisionSpec& precision = *spec.mutable_precision();
   if (precision.compute() == v1::DATA_TYPE_UNSPECIFIED) precision.set_compute(v1::DATA_TYPE_BF16);

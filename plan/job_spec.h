@@ -33,6 +33,9 @@ std::vector<absl::string_view> OffloadNames();
 std::vector<absl::string_view> OnNanNames();
 std::vector<absl::string_view> PresetNames();
 
+// Whether a tokenizer makes the tokens of a job's data: files of ids hold them already.
+bool IsText(v1::DataFormat format);
+
 // UNSPECIFIED when no value has the name.
 v1::Strategy StrategyFromName(absl::string_view name);
 v1::Architecture ArchitectureFromName(absl::string_view name);
@@ -47,7 +50,8 @@ v1::OnNan OnNanFromName(absl::string_view name);
 // The candidate closest to `name` by edit distance; "" when none is close.
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates);
 
-// Fills in presets and defaults. Idempotent; leaves what is wrong for ValidateJobSpec to report.
+// Fills in presets and defaults. Idempotent; leaves what is wrong for ValidateJobSpec to report,
+// and what only the folder model.from says (model_folder.h).
 v1::JobSpec NormalizeJobSpec(v1::JobSpec spec);
 
 // Everything that is wrong with a normalised specification, each with the field's name as in the

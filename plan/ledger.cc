@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "plan/element_bytes.h"
 #include "plan/gradient_shares.h"
+#include "plan/parameter_settings.h"
 #include "plan/tensor_traffic.h"
 
 namespace sherd {
@@ -125,6 +126,7 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.strategy = *row;
   plan.shape = ShapeOf(spec.model());
   plan.inventory = BuildInventory(plan.shape, TensorPlaceOf(spec.parallel(), rank % tensor));
+  ApplySettings(spec.train(), plan.inventory);
   plan.layout = BuildShardLayout(plan.inventory, ShardDegreeOf(*row, spec.parallel(), degree));
   plan.micro_batches = SplitMicroBatches(spec.train().global_batch() / spec.train().micro_batch(),
                                          degree, ReplicasOf(*row, spec.parallel(), degree));
@@ -199,6 +201,10 @@ std::vector<ElementRange> RankPlan::Counted(int unit) const {
                    part().place.index);
 }
 
+std::vector<ElementRange> RankPlan::Normed(int unit) const {
+  return TrainedIn(inventory.units[static_cast<size_t>(unit)], Counted(unit));
+}
+
 int64_t SnapshotBytes(const RankPlan& plan) {
   int64_t elements = 0;
   for (size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
@@ -270,12 +276,17 @@ int64_t CopiesBytes(const RankPlan& plan) {
 
 }  // namespace
 
-v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads) {
-  int64_t stored_for_bytes = 0;
+int64_t StoredForBytes(const v1::Assignment& assignment) {
+  int64_t bytes = 0;
   for (const int owner : assignment.stored_for()) {
-    stored_for_bytes += HoldingBytes(BuildRankPlan(assignment.spec(), owner, assignment.world()));
+    bytes += HoldingBytes(BuildRankPlan(assignment.spec(), owner, assignment.world()));
   }
-  return PredictLedger(plan, assignment.spec(), threads, MediaOf(assignment), stored_for_bytes);
+  return bytes;
+}
+
+v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads) {
+  return PredictLedger(plan, assignment.spec(), threads, MediaOf(assignment),
+                       StoredForBytes(assignment));
 }
 
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads,

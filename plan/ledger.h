@@ -48,8 +48,10 @@ struct RankPlan {
   ElementRange Owned(int unit) const {
     return OwnedOf(layout.units[static_cast<size_t>(unit)], layout.degree, strategy, data_rank);
   }
-  // Of that what it answers for where several ranks hold it: what it counts in norms, and saves.
+  // Of that what it answers for where several ranks hold it, and saves; and of this, what it counts
+  // in norms.
   std::vector<ElementRange> Counted(int unit) const;
+  std::vector<ElementRange> Normed(int unit) const;
   const ModelPart& part() const { return inventory.part; }
 };
 
@@ -114,6 +116,8 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec);
 // stores.
 v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int threads = 1,
                              const GroupMedia& media = {}, int64_t stored_for_bytes = 0);
+// Of what the assignment's process stores for ranks on other hosts.
+int64_t StoredForBytes(const v1::Assignment& assignment);
 // Of the rank of this assignment.
 v1::RankLedger PredictLedger(const v1::Assignment& assignment, const RankPlan& plan, int threads);
 

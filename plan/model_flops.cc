@@ -32,10 +32,13 @@ double RecomputedFlops(const ModelShape& shape, const Inventory& inventory, cons
 double TrainingFlops(const ModelShape& shape, const Inventory& inventory, int64_t seq_len,
                      int64_t tokens) {
   double forward = 0;
-  for (const Unit& unit : inventory.units) {
-    forward += ForwardFlops(shape, inventory, unit, seq_len, tokens);
+  double backward = 0;
+  for (size_t index = 0; index < inventory.units.size(); ++index) {
+    const double flops = ForwardFlops(shape, inventory, inventory.units[index], seq_len, tokens);
+    forward += flops;
+    if (static_cast<int>(index) >= inventory.first_trained) backward += flops;
   }
-  return (1.0 + kBackwardPerForward) * forward;
+  return forward + kBackwardPerForward * backward;
 }
 
 }  // namespace sherd

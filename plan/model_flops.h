@@ -24,7 +24,8 @@ double RecomputedFlops(const ModelShape& shape, const Inventory& inventory, cons
 // Backward multiplies twice for each product of forward: by the weights and by the inputs.
 inline constexpr double kBackwardPerForward = 2.0;
 
-// Of one training step, forward and backward of all units, without recomputation.
+// Of one training step, forward of all units and backward down to the first that is trained,
+// without recomputation.
 double TrainingFlops(const ModelShape& shape, const Inventory& inventory, int64_t seq_len,
                      int64_t tokens);
 

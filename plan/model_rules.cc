@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/job_spec.h"
+#include "plan/model_folder.h"
 #include "plan/presets.h"
 
 namespace sherd {
@@ -153,6 +154,11 @@ void CheckGpt2(const v1::ModelSpec& model, SpecRules& rules) {
 
 void CheckModel(const v1::ModelSpec& model, SpecRules& rules) {
   if (!CheckPreset(model, rules)) return;
+  if (!model.from().empty() && !model.preset().empty()) {
+    rules.Add("model.preset", "and model.from both say what the model is; leave one out");
+    return;
+  }
+  if (AwaitsShape(model)) return;
   if (NameOf(model.arch()).empty()) {
     rules.Add("model.arch",
               absl::StrCat("must be one of ", absl::StrJoin(ArchitectureNames(), ", ")));

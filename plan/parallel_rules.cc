@@ -24,8 +24,12 @@ std::string Spell(Enum value) {
   return name.empty() ? absl::StrCat(static_cast<int>(value)) : std::string(name);
 }
 
+// Chosen when the job starts, with the other keys that its file leaves open.
+bool IsAuto(const v1::ParallelSpec& parallel) { return parallel.strategy() == v1::STRATEGY_AUTO; }
+
 void CheckStrategy(const v1::ParallelSpec& parallel, SpecRules& rules) {
-  const std::vector<v1::Strategy> supported = SupportedStrategies();
+  std::vector<v1::Strategy> supported = SupportedStrategies();
+  supported.push_back(v1::STRATEGY_AUTO);
   if (std::find(supported.begin(), supported.end(), parallel.strategy()) != supported.end()) return;
   const std::string names = absl::StrJoin(
       supported, ", ",
@@ -78,6 +82,7 @@ std::vector<int64_t> NearestDegrees(const v1::ModelSpec& model, int64_t tensor) 
 bool CheckTensor(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::ModelSpec& model = spec.model();
   const int64_t tensor = spec.parallel().tensor();
+  if (IsAuto(spec.parallel()) && tensor == 0) return true;
   if (!rules.CheckRange("parallel.tensor", tensor, 1, kMaxWorkers)) return false;
   // Of impossible sizes enough was said.
   if (model.heads() < 1 || model.ffn() < 1 || model.kv_heads() < 1) return false;
@@ -92,6 +97,8 @@ void CheckSequenceParallel(const v1::JobSpec& spec, SpecRules& rules) {
   const int64_t tensor = spec.parallel().tensor();
   const v1::TrainSpec& train = spec.train();
   if (!spec.parallel().sequence_parallel()) return;
+  // Of what is chosen later each choice is looked at.
+  if (IsAuto(spec.parallel()) && (tensor == 0 || train.micro_batch() == 0)) return;
   if (tensor == 1) {
     const std::vector<int64_t> degrees = NearestDegrees(spec.model(), 1);
     rules.Add(
@@ -124,11 +131,14 @@ void CheckSequenceParallel(const v1::JobSpec& spec, SpecRules& rules) {
 
 void CheckSettings(const v1::ParallelSpec& parallel, SpecRules& rules) {
   rules.CheckRange("parallel.prefetch", parallel.prefetch(), 0, kMaxPrefetch);
-  if (NameOf(parallel.zero1_gradients()).empty()) {
+  const bool open = IsAuto(parallel);
+  const bool flow_open = open && parallel.zero1_gradients() == v1::GRADIENT_REDUCTION_UNSPECIFIED;
+  if (NameOf(parallel.zero1_gradients()).empty() && !flow_open) {
     rules.Add("parallel.zero1_gradients",
               absl::StrCat("must be one of ", absl::StrJoin(GradientReductionNames(), ", ")));
   }
-  if (NameOf(parallel.recompute()).empty()) {
+  const bool recompute_open = open && parallel.recompute() == v1::RECOMPUTE_UNSPECIFIED;
+  if (NameOf(parallel.recompute()).empty() && !recompute_open) {
     rules.Add("parallel.recompute",
               absl::StrCat("must be one of ", absl::StrJoin(RecomputeNames(), ", ")));
   }

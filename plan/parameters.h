@@ -31,6 +31,16 @@ struct TensorSlice {
   int64_t tensor_columns() const { return shape.size() == 1 ? 1 : shape.back(); }
 };
 
+// What a job makes of a parameter (plan/parameter_settings.h).
+struct ParameterSettings {
+  // It is not updated, and its gradient not counted.
+  bool frozen = false;
+  double weight_decay = 0;
+  // Factor on the learning rate.
+  double lr_scale = 1;
+  friend bool operator==(const ParameterSettings&, const ParameterSettings&) = default;
+};
+
 struct Parameter {
   // As in the published checkpoints: "h.3.attn.c_attn.weight" of GPT-2,
   // "model.layers.3.self_attn.q_proj.weight" of Llama.
@@ -51,6 +61,7 @@ struct Parameter {
   // Matrices decay; norms and biases do not.
   bool decays = false;
   Initializer init;
+  ParameterSettings settings;
 };
 
 // The granule of sharding: its parameters lie one after another, without gaps, in one flat buffer.
@@ -61,6 +72,8 @@ struct Unit {
   int64_t layer = -1;
   std::vector<Parameter> parameters;
   int64_t elements = 0;
+  // All parameters are: nobody needs its gradients.
+  bool frozen = false;
 };
 
 // All units in forward order: the embedding, the blocks, the head.
@@ -69,6 +82,8 @@ struct Inventory {
   int64_t elements = 0;
   // The head reads the token embedding of unit 0 instead of weights of its own.
   bool tied = false;
+  // Of the units with something that is trained: backward ends there.
+  int first_trained = 0;
   // Whose inventory it is.
   ModelPart part;
 };

@@ -52,19 +52,40 @@ MicroBatches SplitMicroBatches(int64_t count, int degree, int replicas) {
   return split;
 }
 
+namespace {
+
+// How far `step` is on the way from `first`, where the rate begins to fall, to the last step.
+double Progress(const v1::TrainSpec& train, int64_t first, int64_t step) {
+  const double span = static_cast<double>(std::max<int64_t>(1, train.steps() - first));
+  return std::clamp(static_cast<double>(step - first) / span, 0.0, 1.0);
+}
+
+// After warm-up, what is left of the distance between the peak and min_lr.
+double ShareOfPeak(const v1::TrainSpec& train, int64_t step) {
+  const v1::ScheduleSpec& schedule = train.schedule();
+  switch (schedule.kind()) {
+    case v1::SCHEDULE_KIND_CONSTANT:
+      return 1;
+    case v1::SCHEDULE_KIND_LINEAR:
+      return 1 - Progress(train, schedule.warmup(), step);
+    case v1::SCHEDULE_KIND_WSD:
+      // Hu et al. 2024: what comes before the decay does not depend on how long training goes on.
+      return 1 - Progress(train, train.steps() - schedule.decay(), step);
+    default:
+      // Half a cosine (Loshchilov & Hutter 2017).
+      return 0.5 * (1.0 + std::cos(std::numbers::pi * Progress(train, schedule.warmup(), step)));
+  }
+}
+
+}  // namespace
+
 double LearningRate(const v1::TrainSpec& train, int64_t step) {
   const double peak = train.optimizer().lr();
   const v1::ScheduleSpec& schedule = train.schedule();
   if (step <= schedule.warmup()) {
     return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup());
   }
-  if (schedule.kind() == v1::SCHEDULE_KIND_CONSTANT) return peak;
-  // Half a cosine from the peak after warm-up to min_lr at the last step (Loshchilov & Hutter
-  // 2017).
-  const double span = static_cast<double>(std::max<int64_t>(1, train.steps() - schedule.warmup()));
-  const double progress = std::min(1.0, static_cast<double>(step - schedule.warmup()) / span);
-  const double factor = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-  return schedule.min_lr() + (peak - schedule.min_lr()) * factor;
+  return schedule.min_lr() + (peak - schedule.min_lr()) * ShareOfPeak(train, step);
 }
 
 }  // namespace sherd

@@ -45,8 +45,9 @@ struct MicroBatches {
 // `degree` is a multiple of `replicas`.
 MicroBatches SplitMicroBatches(int64_t count, int degree, int replicas);
 
-// Learning rate of `step`, which counts from 1: linear warm-up to lr over `warmup` steps, then the
-// schedule.
+// Learning rate of `step`, which counts from 1: linear warm-up to lr over `warmup` steps; then it
+// stays, or falls to min_lr at the last step, by half a cosine, by a line, or by a line over the
+// last `decay` steps.
 double LearningRate(const v1::TrainSpec& train, int64_t step);
 
 }  // namespace sherd

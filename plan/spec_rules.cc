@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -32,6 +33,11 @@ bool SpecRules::CheckReal(absl::string_view field, double value, bool holds,
   if (std::isfinite(value) && holds) return true;
   Add(field, absl::StrCat(value, " is not valid; it must be ", rule));
   return false;
+}
+
+bool HasControl(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
 }
 
 std::string NearestText(const std::vector<int64_t>& values) {

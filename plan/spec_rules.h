@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,11 +22,18 @@ class SpecRules {
   // `rule` ends the sentence "it must be …"; a value that is not finite never holds.
   bool CheckReal(absl::string_view field, double value, bool holds, absl::string_view rule);
 
+  // Of what was added so far.
+  int count() const { return violations_.fields_size(); }
+
   v1::InvalidFields Take() && { return std::move(violations_); }
 
  private:
   v1::InvalidFields violations_;
 };
+
+// Of paths: the longest one, and what none may hold.
+inline constexpr size_t kMaxPathLength = 4096;
+bool HasControl(absl::string_view text);
 
 // "; the nearest is 4" or "; the nearest are 8 and 12".
 std::string NearestText(const std::vector<int64_t>& values);

@@ -36,18 +36,21 @@ class PlanBuilder {
     for (int64_t round = 0; round < options_.micro_batches.rounds; ++round) {
       const size_t start = computes_.size();
       AppendForwards(round);
-      for (int unit = units_ - 1; unit >= 0; --unit) {
+      for (int unit = units_ - 1; unit >= inventory_.first_trained; --unit) {
         computes_.push_back({StepOp::kBackward, unit, round});
       }
       if (strategy_.parameters == ParameterFlow::kGatherPerUse) AppendTrainSpans(round, start);
     }
     Emit(/*exchange_every_round=*/false);
-    if (AddsReplicas()) EmitReduceReplicas(0);
+    EmitWaitingReplicas();
     EmitShares();
     EmitExchange();
     for (int unit = 0; unit < units_; ++unit) {
       Push(StepOp::kUpdate, unit, -1);
-      if (strategy_.parameters == ParameterFlow::kGatherAfterUpdate) EmitGather(unit, -1);
+      const bool changed = !IsFrozen(unit);
+      if (changed && strategy_.parameters == ParameterFlow::kGatherAfterUpdate) {
+        EmitGather(unit, -1);
+      }
     }
     return std::move(plan_);
   }
@@ -76,7 +79,8 @@ class PlanBuilder {
 
   // What a forward gathers is freed after it and gathered again for the backward, except: the head,
   // whose backward follows at once; a tied embedding, which the head reads; the embedding's own
-  // backward reads no parameters; and blocks that the job asks to keep.
+  // backward reads no parameters; blocks that the job asks to keep; and units before all that is
+  // trained, which have no backward.
   void AppendTrainSpans(int64_t round, size_t start) {
     const size_t n = static_cast<size_t>(units_);
     const auto forward = [&](int unit) { return start + static_cast<size_t>(unit); };
@@ -85,7 +89,9 @@ class PlanBuilder {
     std::vector<GatheredSpan> spans;
     spans.push_back({0, round, forward(0), inventory_.tied ? backward(head) : forward(0)});
     for (int unit = 1; unit < head; ++unit) {
-      if (options_.reshard_after_forward) {
+      if (unit < inventory_.first_trained) {
+        spans.push_back({unit, round, forward(unit), forward(unit)});
+      } else if (options_.reshard_after_forward) {
         spans.push_back({unit, round, forward(unit), forward(unit)});
         spans.push_back({unit, round, backward(unit), backward(unit)});
       } else {
@@ -134,26 +140,40 @@ class PlanBuilder {
 
   void EmitGradients(const Compute& compute) {
     const MicroBatches& split = options_.micro_batches;
+    const bool frozen = IsFrozen(compute.unit);
     if (strategy_.gradients == GradientFlow::kReduceScatterPerMicroBatch) {
-      PlannedOp& op = Push(StepOp::kReduceScatter, compute.unit, compute.round);
-      const int replica = split.replica_of(options_.rank);
-      const bool contributes = ShardIndex() < split.ContributorsInRound(replica, compute.round);
-      Send(op, Sharers(), WireOp::kReduceScatter,
-           ReduceScatterWire(layout_.degree,
-                             Unit(compute.unit).shard_elements * options_.grad_bytes, contributes));
+      if (!frozen) EmitReduceScatter(compute);
       // A unit's shard is whole once its last reduce-scatter has ended: that has the time of the
       // next backward.
-      const bool follows = compute.round == split.rounds - 1 && compute.unit + 1 < units_;
-      if (AddsReplicas() && follows) EmitReduceReplicas(compute.unit + 1);
+      if (AddsReplicas() && compute.round == split.rounds - 1) {
+        EmitWaitingReplicas();
+        if (!frozen) waiting_for_replicas_ = compute.unit;
+      }
       return;
     }
-    if (split.rounds > 1) Push(StepOp::kAccumulate, compute.unit, compute.round);
+    if (split.rounds > 1 && !frozen) Push(StepOp::kAccumulate, compute.unit, compute.round);
     if (compute.round != split.rounds - 1) return;
-    // Backward goes from the last unit to the first, and so do the buckets.
+    // Backward goes from the last unit to the first, and so do the buckets. What is reduced
+    // together lies one behind the other.
+    if (frozen) {
+      if (bucket_units_ > 0) EmitBucket(compute.unit + 1);
+      return;
+    }
     ++bucket_units_;
     bucket_shard_elements_ += Unit(compute.unit).shard_elements;
     const int64_t bucket_bytes = bucket_shard_elements_ * layout_.degree * options_.grad_bytes;
-    if (compute.unit == 0 || bucket_bytes >= options_.bucket_bytes) EmitBucket(compute.unit);
+    const bool last = compute.unit == inventory_.first_trained;
+    if (last || bucket_bytes >= options_.bucket_bytes) EmitBucket(compute.unit);
+  }
+
+  void EmitReduceScatter(const Compute& compute) {
+    const MicroBatches& split = options_.micro_batches;
+    PlannedOp& op = Push(StepOp::kReduceScatter, compute.unit, compute.round);
+    const int replica = split.replica_of(options_.rank);
+    const bool contributes = ShardIndex() < split.ContributorsInRound(replica, compute.round);
+    Send(op, Sharers(), WireOp::kReduceScatter,
+         ReduceScatterWire(layout_.degree, Unit(compute.unit).shard_elements * options_.grad_bytes,
+                           contributes));
   }
 
   void EmitBucket(int first_unit) {
@@ -175,7 +195,10 @@ class PlanBuilder {
          AllGatherWire(layout_.degree, Unit(unit).shard_elements * options_.param_bytes));
   }
 
-  void EmitReduceReplicas(int unit) {
+  // Of the unit whose shard was reduced last, if any.
+  void EmitWaitingReplicas() {
+    if (waiting_for_replicas_ < 0) return;
+    const int unit = std::exchange(waiting_for_replicas_, -1);
     const MicroBatches& split = options_.micro_batches;
     const int replica = split.replica_of(options_.rank);
     Send(Push(StepOp::kReduceReplicas, unit, -1), WireGroup::kReplica, WireOp::kAllReduce,
@@ -249,6 +272,7 @@ class PlanBuilder {
   }
   int ShardIndex() const { return options_.rank % layout_.degree; }
   bool AddsReplicas() const { return AddsUpReplicas(strategy_, options_.micro_batches); }
+  bool IsFrozen(int unit) const { return inventory_.units[static_cast<size_t>(unit)].frozen; }
   const UnitLayout& Unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
 
   const Inventory& inventory_;
@@ -261,6 +285,8 @@ class PlanBuilder {
   // The bucket that backward is filling.
   int bucket_units_ = 0;
   int64_t bucket_shard_elements_ = 0;
+  // Whose shard is to be summed over the replicas next; -1: none.
+  int waiting_for_replicas_ = -1;
   StepPlan plan_;
 };
 

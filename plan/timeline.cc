@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/gradient_shares.h"
 #include "plan/model_flops.h"
 
 namespace sherd {
@@ -35,6 +36,7 @@ class Walk {
         if (timeline_.tied && unit == Head()) TakeSlot(0);
         Compute(timeline_.units[unit].backward);
         Exchange(op);
+        if (!timeline_.units[unit].reduced) slot_of_[unit] = kNoSlot;
         break;
       case StepOp::kReduceScatter:
       case StepOp::kAllReduce:
@@ -155,6 +157,12 @@ class Walk {
   StepTimes times_;
 };
 
+// The part of a unit's elements that is updated.
+double TrainedShare(const Unit& unit) {
+  const int64_t trained = ElementsIn(TrainedIn(unit, {{0, unit.elements}}));
+  return static_cast<double>(trained) / static_cast<double>(unit.elements);
+}
+
 }  // namespace
 
 StepTimes WalkTimeline(const StepPlan& plan, const TimelineUnits& timeline, const CostModel& cost) {
@@ -202,8 +210,9 @@ StepTimes EstimateStep(const RankPlan& plan, const v1::JobSpec& spec, const Cost
     seconds.reduce =
         static_cast<double>(layout.shard_elements * (plan.layout.degree - 1)) * cost.fold_seconds;
     seconds.accumulate = static_cast<double>(unit.elements) * cost.fold_seconds;
-    seconds.update =
-        static_cast<double>(shard ? layout.shard_elements : unit.elements) * cost.optimizer_seconds;
+    seconds.update = static_cast<double>(shard ? layout.shard_elements : unit.elements) *
+                     TrainedShare(unit) * cost.optimizer_seconds;
+    seconds.reduced = !unit.frozen;
     timeline.units.push_back(seconds);
   }
   return WalkRepeatedly(plan.step, timeline, cost);

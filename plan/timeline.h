@@ -43,6 +43,8 @@ struct UnitSeconds {
   // Of a reduction, beside its bytes: summing what the ranks contribute to the rank's shard.
   double reduce = 0;
   double update = 0;
+  // Its gradients are reduced, and leave their buffer to others then; else at once.
+  bool reduced = true;
 };
 
 struct TimelineUnits {

@@ -8,9 +8,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/data_rules.h"
 #include "plan/job_spec.h"
 #include "plan/model_rules.h"
 #include "plan/parallel_rules.h"
+#include "plan/parameter_rules.h"
 #include "plan/spec_rules.h"
 
 // Bounds together keep every byte count of one rank and step below 2^62: at most 4e12 parameters ×
@@ -31,14 +33,6 @@ constexpr int64_t kMaxDetectionMs = 600'000;
 constexpr int64_t kMaxReplicas = 16;
 constexpr int64_t kMaxRollbacks = 1000;
 constexpr size_t kMaxNameLength = 100;
-constexpr int kMaxPaths = 10'000;
-constexpr size_t kMaxPathLength = 4096;
-constexpr int64_t kByteVocab = 256;
-
-bool HasControl(const std::string& text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
-}
 
 void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
   const std::string& name = spec.name();
@@ -60,49 +54,20 @@ void CheckName(const v1::JobSpec& spec, SpecRules& rules) {
   }
 }
 
-void CheckPaths(absl::string_view field,
-                const google::protobuf::RepeatedPtrField<std::string>& paths, SpecRules& rules) {
-  if (paths.size() > kMaxPaths) {
-    rules.Add(field,
-              absl::StrCat("lists ", paths.size(), " files; at most ", kMaxPaths, " are allowed"));
-    return;
-  }
-  for (int i = 0; i < paths.size(); ++i) {
-    const std::string& path = paths[i];
-    if (path.empty() || path.size() > kMaxPathLength || HasControl(path)) {
-      rules.Add(absl::StrCat(field, "[", i, "]"),
-                absl::StrCat("must be a path of 1 to ", kMaxPathLength,
-                             " characters, none a control character"));
-    }
-  }
+void CheckFrom(const v1::ModelSpec& model, SpecRules& rules) {
+  if (model.from().size() <= kMaxPathLength && !HasControl(model.from())) return;
+  rules.Add("model.from", absl::StrCat("must be the path of a folder of at most ", kMaxPathLength,
+                                       " characters, none a control character"));
 }
 
-void CheckData(const v1::JobSpec& spec, SpecRules& rules) {
-  const v1::DataSpec& data = spec.data();
-  if (data.train().empty()) {
-    rules.Add("data.train", "must list at least one file to train on, as in [corpus.txt]");
-  }
-  CheckPaths("data.train", data.train(), rules);
-  CheckPaths("data.eval", data.eval(), rules);
-  if (NameOf(data.format()).empty()) {
-    rules.Add("data.format",
-              absl::StrCat("must be one of ", absl::StrJoin(DataFormatNames(), ", ")));
-  }
-  const bool text = data.format() == v1::DATA_FORMAT_TEXT || data.format() == v1::DATA_FORMAT_JSONL;
-  if (data.tokenizer() != "bytes") {
-    rules.Add("data.tokenizer", "must be 'bytes': this version has no other tokenizer");
-  } else if (text && spec.model().vocab() > 0 && spec.model().vocab() < kByteVocab) {
-    rules.Add("model.vocab", absl::StrCat("the tokenizer 'bytes' needs a vocabulary of at least ",
-                                          kByteVocab, "; ", spec.model().vocab(), " is too small"));
-  }
-}
-
-void CheckBatches(const v1::TrainSpec& train, int64_t context, SpecRules& rules) {
+// `open`: a micro_batch that is left out is chosen when the job starts.
+void CheckBatches(const v1::TrainSpec& train, int64_t context, bool open, SpecRules& rules) {
   const bool global =
       rules.CheckRange("train.global_batch", train.global_batch(), 1, kMaxGlobalBatch);
   // A default micro_batch is missing only because global_batch is wrong.
-  const bool micro = (global || train.micro_batch() != 0) &&
-                     rules.CheckRange("train.micro_batch", train.micro_batch(), 1, kMaxMicroBatch);
+  const bool given = train.micro_batch() != 0 || (global && !open);
+  const bool micro =
+      given && rules.CheckRange("train.micro_batch", train.micro_batch(), 1, kMaxMicroBatch);
   if (global && micro && train.global_batch() % train.micro_batch() != 0) {
     rules.Add("train.global_batch",
               absl::StrCat("global_batch ", train.global_batch(),
@@ -148,18 +113,51 @@ void CheckOptimizer(const v1::TrainSpec& train, SpecRules& rules) {
   }
 }
 
+void CheckDecay(const v1::TrainSpec& train, SpecRules& rules) {
+  const v1::ScheduleSpec& schedule = train.schedule();
+  constexpr absl::string_view kField = "train.schedule.decay";
+  if (schedule.kind() != v1::SCHEDULE_KIND_WSD) {
+    if (schedule.decay() == 0) return;
+    rules.Add(kField,
+              "is of the schedule 'wsd' alone; leave it out, or let train.schedule.kind be 'wsd'");
+    return;
+  }
+  const int64_t most = train.steps() - schedule.warmup();
+  if (most == 0) {
+    rules.Add("train.schedule.warmup",
+              absl::StrCat("leaves no step for the decay of the schedule 'wsd'; the nearest valid "
+                           "value is ",
+                           train.steps() - 1));
+    return;
+  }
+  rules.CheckRange(kField, schedule.decay(), 1, most);
+}
+
+// What is trained for beside the cross-entropy.
+void CheckObjective(const v1::TrainSpec& train, SpecRules& rules) {
+  rules.CheckReal("train.z_loss", train.z_loss(), train.z_loss() >= 0 && train.z_loss() <= 1,
+                  "from 0 (off) to 1, as in 1e-4");
+  rules.CheckReal("train.label_smoothing", train.label_smoothing(),
+                  train.label_smoothing() >= 0 && train.label_smoothing() < 1,
+                  "at least 0 (off) and below 1, as in 0.1");
+}
+
 void CheckTrain(const v1::JobSpec& spec, SpecRules& rules) {
   const v1::TrainSpec& train = spec.train();
   const bool steps = rules.CheckGiven("train.steps", train.steps(), kMaxSteps);
-  CheckBatches(train, spec.model().context(), rules);
+  CheckBatches(train, spec.model().context(), spec.parallel().strategy() == v1::STRATEGY_AUTO,
+               rules);
   CheckOptimizer(train, rules);
   if (NameOf(train.schedule().kind()).empty()) {
     rules.Add("train.schedule.kind",
               absl::StrCat("must be one of ", absl::StrJoin(ScheduleKindNames(), ", ")));
   }
   if (steps) {
-    rules.CheckRange("train.schedule.warmup", train.schedule().warmup(), 0, train.steps());
+    const bool warmup =
+        rules.CheckRange("train.schedule.warmup", train.schedule().warmup(), 0, train.steps());
+    if (warmup) CheckDecay(train, rules);
   }
+  CheckObjective(train, rules);
   rules.CheckRange("train.eval_every", train.eval_every(), 0, kMaxSteps);
 }
 
@@ -216,9 +214,13 @@ void CheckPrecision(const v1::PrecisionSpec& precision, SpecRules& rules) {
 v1::InvalidFields ValidateJobSpec(const v1::JobSpec& spec) {
   SpecRules rules;
   CheckName(spec, rules);
+  const int before_model = rules.count();
   CheckModel(spec.model(), rules);
-  CheckData(spec, rules);
+  const bool model_is_right = rules.count() == before_model;
+  CheckFrom(spec.model(), rules);
+  CheckData(spec.data(), spec.model().vocab(), rules);
   CheckTrain(spec, rules);
+  CheckParameterRules(spec, model_is_right, rules);
   CheckParallel(spec, rules);
   CheckPrecision(spec.precision(), rules);
   CheckElastic(spec.elastic(), rules);

@@ -217,7 +217,8 @@ def check_unit(text, example, help_of):
         if name not in defaults:
             yield f"{name} has no default"
     for name in re.findall(r"^#?([A-Z_]+)=", example, re.MULTILINE):
-        if f"${name}" not in command.replace("{", "").replace("}", ""):
+        program = command.split()[0].removeprefix("/usr/bin/")
+        if name not in check_manifests.variables(program, help_of) and f"${name}" not in command.replace("{", "").replace("}", ""):
             yield f"the example sets {name}, which nothing reads"
     words = [re.sub(r"\$\{(\w+)\}", lambda match: defaults.get(match.group(1), ""), word) for word in command.split()
              if not re.fullmatch(r"\$\w+", word)]

@@ -64,6 +64,8 @@ def unrendered():
         if "overlays" in path.parts or path.name in ("kustomization.yaml", "job.yaml"):
             continue
         documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
+        if any(document["kind"] == "StatefulSet" and "selector" not in document["spec"] for document in documents):
+            continue  # a patch
         for container in (container for pod in pods(documents) for container in pod[2]["containers"]):
             container["image"] += f":{version}"
         yield path, documents
@@ -166,6 +168,11 @@ def check_words(words, help_of):
             yield f"{program} needs {flag}"
 
 
+def variables(program, help_of):
+    """The environment variables that a program reads, as its manual page says."""
+    return set(re.findall(r"\\fB(SHERD_\w+)\\fR", help_of(f"{program} --man")))
+
+
 def helper(binaries):
     """Reads a program's --help once: "sherd submit --help" → text."""
     texts = {}
@@ -205,6 +212,10 @@ def check_pod(labels, spec, claims, help_of, grace):
             yield from check_words(words, help_of)
             if "--devices=all" in words:
                 yield f"{container['name']}: --devices=all counts the cores of the node"
+        for each in container.get("env", []):
+            read = {name for words in lines if words[0] in OURS for name in variables(words[0], help_of)}
+            if each["name"].startswith("SHERD_") and each["name"] not in read:
+                yield f"{container['name']}: nothing reads {each['name']}"
         ports = {port.get("name"): port["containerPort"] for port in container.get("ports", [])}
         served = metrics_ports(lines[0])
         if sorted(port for name, port in ports.items() if name.startswith("metrics")) != served:

@@ -17,8 +17,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/command_docs.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/rpc/health_server.h"
+#include "common/rpc/security.h"
 #include "common/status_macros.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/command_line.h"
@@ -31,15 +34,21 @@
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
 #include "worker/data/data_command.h"
+#include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
 #include "worker/pack/tokenize_command.h"
+#include "worker/pretrained/commands.h"
 #include "worker/sample/sample_command.h"
+#include "worker/train/inspect_job.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
 
 namespace sherd {
 namespace {
+
+// The name that health checks ask a worker by that is to have a coordinator.
+constexpr char kReady[] = "ready";
 
 // Whether an address leads whoever uses it to itself.
 bool IsLoopback(absl::string_view network_address) {
@@ -53,6 +62,13 @@ std::string OutputRootOf(const WorkerFlags& flags) {
   const auto directory =
       std::filesystem::absolute(flags.output_root.empty() ? "." : flags.output_root, error);
   return error ? "" : directory.lexically_normal().string();
+}
+
+// Its address, and that what it is called with can be: else every attempt would fail alike.
+absl::Status CheckCoordinator(const WorkerFlags& flags) {
+  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(ReadAuthorization(flags.security).status());
+  return CheckSecurity(flags.security, flags.coordinator);
 }
 
 absl::StatusOr<std::unique_ptr<DataListener>> BindListener(const WorkerFlags& flags) {
@@ -107,7 +123,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   // A child was started through a link in /proc that would be its name in process lists.
   prctl(PR_SET_NAME, kWorkerProgram);
   SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));
-  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   SHERD_ASSIGN_OR_RETURN(const absl::Duration connect_timeout, ParseTimeout(flags.connect_timeout));
   const auto registry = std::make_shared<prometheus::Registry>();
@@ -115,8 +131,16 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   std::unique_ptr<MetricsServer> metrics_server;
   if (!flags.metrics.empty()) {
     SHERD_RETURN_IF_ERROR(CheckAddress("--metrics", flags.metrics));
-    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry));
+    SHERD_ASSIGN_OR_RETURN(metrics_server, MetricsServer::Start(flags.metrics, registry,
+                                                                {{"output", OutputRootOf(flags)}}));
     Log(Severity::kInfo, absl::StrCat("serving /metrics on port ", metrics_server->port()));
+  }
+  std::unique_ptr<HealthServer> health;
+  if (!flags.health.empty()) {
+    SHERD_RETURN_IF_ERROR(CheckAddress("--health", flags.health));
+    SHERD_ASSIGN_OR_RETURN(health, HealthServer::Start(flags.health));
+    health->Set(kReady, false);
+    Log(Severity::kInfo, absl::StrCat("answering health checks on ", health->address()));
   }
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
@@ -134,16 +158,19 @@ absl::Status RunWorker(const WorkerFlags& flags) {
         absl::StrCat("workers of other hosts come to ", options.identity.network_address()));
   }
   options.session.coordinator = flags.coordinator;
+  options.session.security = flags.security;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
     return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {
-    return InspectJobFiles(request.data(), request.checkpoint(), request.seq_len(), request.vocab(),
-                           trainer_options);
+    return InspectJob(request, trainer_options);
   };
   options.holdings = &holdings;
   options.metrics = registry;
+  if (health != nullptr) {
+    options.on_registered = [&health](bool registered) { health->Set(kReady, registered); };
+  }
 
   Agent agent(std::move(options));
   const SignalWatcher watcher([&agent, asked = false](const char* signal) mutable {
@@ -164,21 +191,26 @@ absl::Status RunWorker(const WorkerFlags& flags) {
 absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   SetLogProgram("supervisor");
   SHERD_ASSIGN_OR_RETURN(const int slots, ParseDevices(flags.devices, HostCores()));
-  SHERD_RETURN_IF_ERROR(CheckAddress("--coordinator", flags.coordinator));
+  SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(ParseTimeout(flags.connect_timeout).status());
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots);
   std::vector<std::string> metrics(slots);
+  std::vector<std::string> health(slots);
   SupervisorOptions options;
   for (size_t slot = 0; slot < metrics.size(); ++slot) {
     options.workers.push_back(WorkerIdOf(flags, DeviceOf(slot)));
-    if (flags.metrics.empty()) continue;
-    SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildMetrics(flags.metrics, slot));
+    if (!flags.metrics.empty()) {
+      SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildAddress("--metrics", flags.metrics, slot));
+    }
+    if (!flags.health.empty()) {
+      SHERD_ASSIGN_OR_RETURN(health[slot], ChildAddress("--health", flags.health, slot));
+    }
   }
-  ExitReporter reporter(flags.coordinator);
+  ExitReporter reporter(flags.coordinator, flags.security);
   options.program = "/proc/self/exe";
   options.arguments = [&](size_t slot, Incarnation incarnation) {
-    return ChildArguments(flags, threads, metrics[slot], slot, incarnation);
+    return ChildArguments(flags, threads, metrics[slot], health[slot], slot, incarnation);
   };
   options.report_exit = [&reporter](v1::ReportExitRequest request) {
     reporter.Report(std::move(request));
@@ -199,7 +231,10 @@ int main(int argc, char** argv) {
   // Whoever reads checkpoints or data lives here, where the model is; the `sherd` command calls it.
   const absl::string_view command = argc > 1 ? argv[1] : "";
   if (command == "sample") return sherd::SampleMain(argc - 1, argv + 1);
+  if (command == "eval") return sherd::EvaluateMain(argc - 1, argv + 1);
   if (command == "checkpoints") return sherd::CheckpointsMain(argc - 1, argv + 1);
+  if (command == "import") return sherd::ImportMain(argc - 1, argv + 1);
+  if (command == "export") return sherd::ExportMain(argc - 1, argv + 1);
   if (command == "data") {
     return sherd::DataMain(
         argc - 1, argv + 1,
@@ -210,6 +245,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains one device's share of the jobs that a coordinator assigns.",
                sherd::kWorkerProgram);
   sherd::DeclareFlags(app, flags);
+  sherd::AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

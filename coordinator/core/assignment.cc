@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "coordinator/core/copies.h"
+#include "coordinator/core/trials.h"
 #include "plan/holdings.h"
 #include "plan/peer_addresses.h"
 #include "plan/world_layout.h"
@@ -29,6 +30,8 @@ struct AssignmentBuilder::World {
   World(const State& state, const JobRecord& job);
   bool IsOf(const JobRecord& record) const { return job == record.id && epoch == record.epoch; }
   bool SharesMemory(const v1::ProcessGroup& group) const;
+  // Of rank `rank`: all that share memory with it; and all, where each can be come to.
+  void AddAllPeers(int rank, std::set<int>& near, std::set<int>& far) const;
   void AppendPeers(const std::set<int>& ranks, std::string Member::*address, Peers& peers) const;
 
   const JobId job;
@@ -68,6 +71,21 @@ bool AssignmentBuilder::World::SharesMemory(const v1::ProcessGroup& group) const
                      [&](int rank) { return domain(rank) == domain(group.ranks(0)); });
 }
 
+void AssignmentBuilder::World::AddAllPeers(int rank, std::set<int>& near,
+                                           std::set<int>& far) const {
+  const Member& own = members[static_cast<size_t>(rank)];
+  bool reachable = true;
+  for (size_t other = 0; other < members.size(); ++other) {
+    const Member& member = members[other];
+    const bool shares = !own.shared_memory_domain.empty() &&
+                        member.shared_memory_domain == own.shared_memory_domain;
+    if (shares || static_cast<int>(other) == rank) near.insert(static_cast<int>(other));
+    reachable = reachable && !member.network_address.empty();
+  }
+  if (near.size() == members.size() || !reachable) return;
+  for (size_t other = 0; other < members.size(); ++other) far.insert(static_cast<int>(other));
+}
+
 void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::string Member::*address,
                                            Peers& peers) const {
   absl::string_view previous;
@@ -80,11 +98,6 @@ void AssignmentBuilder::World::AppendPeers(const std::set<int>& ranks, std::stri
 
 namespace {
 
-// Where `from` reaches `to`.
-const std::string& AddressFor(const WorkerState& from, const WorkerState& to) {
-  return ShareMemory(from, to) ? to.data_address : to.network_address;
-}
-
 // Who of the holders of one part gives it to rank `rank` on `own`; nullptr when nobody can.
 const PartHolder* ChooseSource(const State& state, const JobRecord& job,
                                const std::vector<PartHolder>& holders, const WorkerState& own,
@@ -96,8 +109,9 @@ const PartHolder* ChooseSource(const State& state, const JobRecord& job,
     if (holder.worker == own.id) return &holder;
     const WorkerState& worker = *FindWorker(state, holder.worker);
     if (!Reaches(own, worker)) continue;
-    const bool excluded = job.excluded.contains(holder.worker);
-    choices[excluded ? 2 : ShareMemory(own, worker) ? 0 : 1].push_back(&holder);
+    const bool avoided =
+        job.excluded.contains(holder.worker) || IsBroken(job, own.id, holder.worker);
+    choices[avoided ? 2 : ShareMemory(own, worker) ? 0 : 1].push_back(&holder);
   }
   for (const std::vector<const PartHolder*>& choice : choices) {
     // Many ranks may need the same part: not all of the same process.
@@ -116,9 +130,11 @@ void SetRestore(const State& state, const JobRecord& job, int rank, v1::Assignme
   plan.set_epoch(point.version->epoch);
   plan.set_world(point.version->world);
   plan.set_secret(SecretOf(job, Epoch(point.version->epoch)));
+  const v1::ParallelSpec& held_layout = *LayoutOf(job, point.version->epoch);
+  if (job.trials.phase != Trials::Phase::kNone) *plan.mutable_parallel() = held_layout;
   const WorkerState& own = *FindWorker(state, job.ranks[rank].worker);
   const int world = static_cast<int>(job.ranks.size());
-  for (const int part : SourceParts(job.spec, point.version->world, world, rank)) {
+  for (const int part : SourceParts(held_layout, job.spec, point.version->world, world, rank)) {
     const auto held = point.parts.find(part);
     if (held == point.parts.end()) continue;
     const PartHolder* source = ChooseSource(state, job, held->second, own, rank);
@@ -161,6 +177,10 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
   assignment.set_reported_step(reported.step);
   assignment.set_reported_eval_step(reported.eval_step);
   assignment.set_save_and_stop(job.save_and_stop);
+  if (job.trials.phase != Trials::Phase::kNone) {
+    assignment.set_first_epoch(FirstEpochOf(job).value());
+  }
+  if (IsUndecided(job)) *assignment.mutable_trial() = TrialOf(job);
   SetRestore(state, job, rank, assignment);
   SetHolders(state, job, rank, assignment);
   const auto stored = world_->stored.find(job.ranks[rank].worker);
@@ -176,6 +196,10 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
     (group.shares_memory() ? peers : network_peers)
         .insert(group.ranks().begin(), group.ranks().end());
     *assignment.add_groups() = std::move(group);
+  }
+  // A probe times groups of all kinds.
+  if (assignment.has_trial() && assignment.trial().steps() == 0) {
+    world_->AddAllPeers(rank, peers, network_peers);
   }
   world_->AppendPeers(peers, &World::Member::data_address, *assignment.mutable_peers());
   world_->AppendPeers(network_peers, &World::Member::network_address,

@@ -27,7 +27,7 @@ std::vector<const WorkerState*> Spares(const State& state, const JobRecord& job)
 // Everybody who may hold copies for an epoch: its ranks in order, then idle workers.
 class Candidates {
  public:
-  Candidates(const State& state, const JobRecord& job) : world_(job.ranks.size()) {
+  Candidates(const State& state, const JobRecord& job) : job_(job), world_(job.ranks.size()) {
     for (const RankState& rank : job.ranks) Add(FindWorker(state, rank.worker));
     for (const WorkerState* spare : Spares(state, job)) Add(spare);
     stored_.resize(all_.size());
@@ -67,7 +67,7 @@ class Candidates {
       // From the next rank on, round to the one before; then the idle ones.
       const size_t at = step < world_ ? (rank + step) % world_ : step;
       if (at < world_ && parts_[at] == parts_[rank]) continue;
-      if (!Reaches(owner, *all_[at])) continue;
+      if (!Reaches(owner, *all_[at]) || IsBroken(job_, owner.id, all_[at]->id)) continue;
       const bool elsewhere = all_[at]->host != owner.host;
       (!elsewhere ? near : at < world_ ? away : idle_away).push_back(at);
       if (elsewhere && at < world_ && stored_[at] == 0) ++free;
@@ -79,6 +79,7 @@ class Candidates {
     return away;
   }
 
+  const JobRecord& job_;
   const size_t world_;
   std::vector<const WorkerState*> all_;
   std::vector<int> parts_;  // by rank

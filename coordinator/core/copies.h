@@ -20,7 +20,8 @@ int64_t FewestCopies(const JobRecord& job);
 // WantedCopies together. Workers of other hosts come first, then those of the same one; among
 // either, ranks from the next one on, round to the one before; then idle workers. Of other hosts'
 // ranks those that store fewest already go first: the ranks of a host are not all stored by one.
-// Fewer where there are fewer, or where they cannot be reached.
+// Fewer where there are fewer, or where they cannot be reached: by their addresses, or as links
+// showed that broke.
 std::vector<std::vector<WorkerId>> ChooseHolders(const State& state, const JobRecord& job);
 
 // Of the job's current epoch: by holder that shares no memory with them, the ranks whose shards it

@@ -16,6 +16,9 @@ void AskHolders(Transition& transition, JobRecord& job) {
   if (std::exchange(job.holders_asked, true)) return;
   for (const CopyHolder& holder : job.holders) {
     if (holder.left) continue;
+    // Of another epoch of the job: it says so when it is released.
+    const WorkerState* worker = transition.Worker(holder.worker);
+    if (worker != nullptr && worker->seat && worker->seat->job == job.id) continue;
     transition.Act(SendReportHoldings{holder.worker, holder.incarnation, job.id, job.epoch});
   }
 }
@@ -43,7 +46,9 @@ void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   job.suspicion = end.suspicion;
   job.end_kind = end.kind;
   job.cause = std::move(end.cause);
-  if (job.save_and_stop) {
+  if (IsUndecided(job)) {
+    // Measurements have attempts of their own (trials.h).
+  } else if (job.save_and_stop) {
     if (!job.progressed) ++job.failed_saves;
   } else if (HadAChance(transition, job, end)) {
     job.fruitless = job.progressed && job.step > job.high_step ? 0 : job.fruitless + 1;
@@ -87,6 +92,17 @@ void EndSavingEpoch(Transition& transition, JobRecord& job) {
     const WorkerState* worker = transition.Worker(entry.first);
     return worker == nullptr || worker->draining;
   });
+  AskHolders(transition, job);
+  transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
+  NoteLeaving(transition, job);
+}
+
+void EndMeasuringEpoch(Transition& transition, JobRecord& job, std::string sentence) {
+  // As after any planned end, the next world may be larger.
+  job.paused = true;
+  job.end_kind = EndKind::kPlan;
+  job.cause = std::move(sentence);
+  job.times = {.struck = transition.now(), .ended = transition.now()};
   AskHolders(transition, job);
   transition.Enter(job, v1::JOB_STATE_RECOVERING, job.cause);
   NoteLeaving(transition, job);

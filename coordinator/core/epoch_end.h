@@ -34,6 +34,9 @@ void PauseEpoch(Transition& transition, JobRecord& job, std::string reason);
 // All ranks of an epoch that only saved have stopped.
 void EndSavingEpoch(Transition& transition, JobRecord& job);
 
+// All ranks of an epoch that measured are done; the sentence says what came of it.
+void EndMeasuringEpoch(Transition& transition, JobRecord& job, std::string sentence);
+
 // Keeps what a live worker said that it holds, in place of what it said before.
 void RecordAnswer(JobRecord& job, const WorkerId& worker, Incarnation incarnation,
                   const google::protobuf::RepeatedPtrField<v1::Holding>& holdings);

@@ -10,6 +10,7 @@
 #include "common/counted.h"
 #include "coordinator/core/copies.h"
 #include "coordinator/core/epoch_end.h"
+#include "coordinator/core/trials.h"
 #include "plan/holdings.h"
 
 namespace sherd {
@@ -52,10 +53,12 @@ void RememberCause(JobRecord& job) {
 }
 
 void NameHolders(Transition& transition, JobRecord& job) {
+  job.holders.clear();
+  // What is measured with is forgotten.
+  if (IsUndecided(job)) return;
   const std::vector<std::vector<WorkerId>> chosen = ChooseHolders(transition.state(), job);
   std::set<WorkerId> known;
   for (const RankState& rank : job.ranks) known.insert(rank.worker);
-  job.holders.clear();
   for (size_t rank = 0; rank < chosen.size(); ++rank) {
     job.ranks[rank].holders = chosen[rank];
     for (const WorkerId& holder : chosen[rank]) {
@@ -75,6 +78,7 @@ void NameHolders(Transition& transition, JobRecord& job) {
 
 // Fewer copies than wanted are said, and hold nobody up.
 void WarnOfFewCopies(Transition& transition, const JobRecord& job) {
+  if (IsUndecided(job)) return;
   const int64_t wanted = WantedCopies(job.spec);
   const int64_t fewest = FewestCopies(job);
   if (fewest >= wanted) return;
@@ -104,9 +108,13 @@ void WarnOfMixedNumerics(Transition& transition, const JobRecord& job) {
 std::string FormingSentence(const JobRecord& job) {
   std::string text = absl::StrCat("epoch ", job.epoch.value(), " forms on ",
                                   Counted(static_cast<int64_t>(job.ranks.size()), "worker"));
-  if (job.save_and_stop) {
+  if (IsUndecided(job)) {
+    absl::StrAppend(&text, ": ", DescribeMeasurement(job));
+    // Why the one before it ended, should it begin again.
+    if (job.end_kind == EndKind::kPlan) return text;
+  } else if (job.save_and_stop) {
     absl::StrAppend(&text, " to save step ", job.restore.step, " as a checkpoint");
-  } else if (job.epoch.value() > 1) {
+  } else if (job.epoch > FirstEpochOf(job)) {
     absl::StrAppend(&text, " and ", DescribePoint(job.restore));
   }
   if (!job.cause.empty()) absl::StrAppend(&text, "; ", job.cause);
@@ -125,7 +133,8 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
     holders.push_back({worker.value(), answer.holdings});
   }
   const int64_t restored = RestoredEpoch(job.restored.value(), job.starts, holders);
-  point.version = ChooseVersion(job.spec, restored, holders);
+  point.version =
+      ChooseVersion([&job](int64_t epoch) { return LayoutOf(job, epoch); }, restored, holders);
   // A process that had been given up may hold, whole, what is older than what was saved since.
   const bool outdated =
       point.version && job.checkpoint && job.checkpoint->step > point.version->step;
@@ -138,35 +147,37 @@ RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
   }
   point.step = point.version->step;
   const int world = point.version->world;
+  const v1::ParallelSpec& layout = *LayoutOf(job, point.version->epoch);
   for (const auto& [worker, answer] : job.answers) {
     if (!IsAlive(state, worker, answer.incarnation)) continue;
     if (!counts(*FindWorker(state, worker))) continue;
     for (const v1::Holding& held : answer.holdings) {
       if (VersionOf(held) != *point.version || held.owner() < 0 || held.owner() >= world) continue;
-      point.parts[PartOf(job.spec, world, held.owner())].push_back(
+      point.parts[PartOf(layout, world, held.owner())].push_back(
           {held.owner(), worker, answer.incarnation});
     }
   }
   return point;
 }
 
-std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore) {
-  std::set<WorkerId> unable;
+std::optional<std::set<std::string>> ReadersOf(const State& state, const RestorePoint& restore) {
+  std::optional<std::set<std::string>> readers;
   for (const auto& [part, holders] : restore.parts) {
-    std::vector<const WorkerState*> sources;
-    for (const PartHolder& holder : holders) sources.push_back(FindWorker(state, holder.worker));
-    const bool open = std::any_of(sources.begin(), sources.end(), [](const WorkerState* source) {
-      return !source->network_address.empty();
-    });
+    std::set<std::string> near;
+    bool open = false;
+    for (const PartHolder& holder : holders) {
+      const WorkerState& source = *FindWorker(state, holder.worker);
+      near.insert(MemoryDomainOf(source));
+      open = open || !source.network_address.empty();
+    }
     if (open) continue;
-    for (const auto& [id, worker] : state.workers) {
-      const bool reads = std::any_of(
-          sources.begin(), sources.end(),
-          [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
-      if (!reads) unable.insert(id);
+    if (!readers) {
+      readers = std::move(near);
+    } else {
+      std::erase_if(*readers, [&](const std::string& name) { return !near.contains(name); });
     }
   }
-  return unable;
+  return readers;
 }
 
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
@@ -174,11 +185,18 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   std::erase(transition.state().queue, job.id);
   job.waiting = Waiting::kNone;
   RememberCause(job);
-  job.epoch = Epoch(job.epoch.value() + 1);
-  job.starts[job.epoch.value()] = restore.step;
-  job.restore = std::move(restore);
-  job.start_known = job.restore.version.has_value();
-  if (job.start_known) RollBack(transition, job);
+  // No number is given twice, not even one that only workers remember.
+  job.epoch = Epoch(std::max(job.epoch, job.told_epoch).value() + 1);
+  NoteEpoch(job);
+  if (IsUndecided(job)) {
+    job.restore = {};
+    job.start_known = true;
+  } else {
+    job.starts[job.epoch.value()] = restore.step;
+    job.restore = std::move(restore);
+    job.start_known = job.restore.version.has_value();
+    if (job.start_known) RollBack(transition, job);
+  }
   job.save_and_stop = save_and_stop;
   job.progressed = job.announced = job.paused = job.aborted = job.holders_asked = false;
   job.suspicion = false;
@@ -222,7 +240,7 @@ void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
     if (job.checkpoint) job.checkpoint->step = std::min(job.checkpoint->step, step);
   }
   // Reports that were on the way to a coordinator which was away are lost with their sender.
-  if (job.epoch.value() > 1 && job.restore.step > job.step) {
+  if (job.epoch > FirstEpochOf(job) && job.restore.step > job.step) {
     transition.Tell(job, absl::StrCat("a checkpoint of step ", job.restore.step,
                                       " was found; what was reported ends with step ", job.step,
                                       ", the figures of those between are lost"));
@@ -231,6 +249,11 @@ void SettleStart(Transition& transition, JobRecord& job, int64_t step) {
 }
 
 void RunEpoch(Transition& transition, JobRecord& job) {
+  if (IsUndecided(job)) {
+    job.times.running = transition.now();
+    std::erase_if(job.holders, [](const CopyHolder& holder) { return holder.returned; });
+    return transition.Enter(job, v1::JOB_STATE_RUNNING, DescribeMeasurement(job));
+  }
   SettleStart(transition, job, /*step=*/0);
   const bool first = job.restored == Epoch();
   job.restored = job.epoch;
@@ -276,35 +299,6 @@ void AnnounceEpoch(Transition& transition, JobRecord& job) {
   add("restore", times.running - times.assigned - forming);
   add("first_step", transition.now() - times.running);
   transition.Publish(job, std::move(event));
-}
-
-void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
-  const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
-  // A death or an error explains all that its peers saw; so does a session that broke.
-  const bool explained =
-      !job.suspicion ||
-      std::any_of(job.ranks.begin(), job.ranks.end(),
-                  [](const RankState& rank) { return rank.phase == RankPhase::kLost; }) ||
-      std::any_of(complaints.begin(), complaints.end(),
-                  [](const Complaint& complaint) { return complaint.rank == complaint.peer; });
-  if (explained) return;
-  std::map<int, std::set<int>> complainers;
-  for (const Complaint& complaint : complaints) {
-    complainers[complaint.peer].insert(complaint.rank);
-  }
-  std::optional<int> accused;
-  for (const auto& [peer, ranks] : complainers) {
-    const RankState& rank = job.ranks[peer];
-    if (!IsAlive(transition.state(), rank.worker, rank.incarnation)) continue;
-    if (!accused || ranks.size() >= complainers.at(*accused).size()) accused = peer;
-  }
-  if (!accused) return;
-  const WorkerId& worker = job.ranks[*accused].worker;
-  job.excluded.insert(worker);
-  transition.Tell(job, absl::StrCat("worker ", worker.value(),
-                                    " takes no part in this job any more, unless it is needed: ",
-                                    Counted(complainers.at(*accused).size(), "rank"),
-                                    " lost the link to it while it was alive"));
 }
 
 }  // namespace sherd

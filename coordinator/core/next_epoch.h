@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ namespace sherd {
 RestorePoint ChooseRestorePoint(const State& state, const JobRecord& job,
                                 bool (*counts)(const WorkerState&));
 
-// Workers that cannot come to any process that holds some part of the version to restore.
-std::set<WorkerId> UnableToRead(const State& state, const RestorePoint& restore);
+// The domains (MemoryDomainOf) whose workers come to some process that holds it, of every part of
+// the version to restore; nothing when those of all do.
+std::optional<std::set<std::string>> ReadersOf(const State& state, const RestorePoint& restore);
 
 // Starts the next epoch on `workers`, by rank. `save_and_stop`: only to save its state.
 void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerId>& workers,
@@ -34,9 +36,5 @@ void RunEpoch(Transition& transition, JobRecord& job);
 // Tells the feed of the current epoch, once: what it goes on after and what the end of the one
 // before it cost.
 void AnnounceEpoch(Transition& transition, JobRecord& job);
-
-// When everybody has left an epoch that only links ended: one of the workers whose link is broken
-// takes no part any more.
-void ExcludeBrokenLinks(Transition& transition, JobRecord& job);
 
 }  // namespace sherd

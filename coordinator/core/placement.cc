@@ -31,7 +31,8 @@ void TakeFirst(std::vector<const WorkerState*>& idle, int64_t count, std::vector
 
 // What a job asks of a pool.
 struct WorkerPools::Demand {
-  explicit Demand(const v1::JobSpec& spec);
+  // `saves`: of an epoch that only saves the job's state, laid out as its last one.
+  explicit Demand(const JobRecord& job, bool saves = false);
 
   // Worlds are multiples of it: the ranks of a tensor-parallel or of a shard group.
   int64_t granule = 1;
@@ -49,11 +50,20 @@ struct WorkerPools::Demand {
   std::string Needs() const;
 };
 
-WorkerPools::Demand::Demand(const v1::JobSpec& spec)
-    : granule(WorldGranuleOf(spec.parallel())), tensor(TensorDegreeOf(spec.parallel())) {
+WorkerPools::Demand::Demand(const JobRecord& job, bool saves) {
+  const v1::JobSpec& spec = job.spec;
+  // What a measurement is laid out as holds in its own epoch alone.
+  const v1::ParallelSpec& parallel = IsUndecided(job) ? job.trials.asked : spec.parallel();
+  tensor = TensorDegreeOf(parallel);
+  // Of strategy auto the shard group is chosen for the world.
+  const bool chosen = job.trials.phase != Trials::Phase::kNone;
+  granule = chosen && !saves ? tensor : WorldGranuleOf(parallel);
   least = std::max({int64_t{1}, spec.elastic().min_workers(), granule});
   least = (least + granule - 1) / granule * granule;
   if (spec.elastic().max_workers() > 0) most = spec.elastic().max_workers();
+  // A world of another size lists and tries its candidates anew: workers that come and go must not
+  // have it do so for ever. It grows when the layout is decided.
+  if (job.trials.phase == Trials::Phase::kTrial) most = std::min(most, job.trials.world);
 }
 
 std::string WorkerPools::Demand::Needs() const {
@@ -76,11 +86,7 @@ WorkerPools::WorkerPools(const State& state) : state_(state) {
 }
 
 WorkerPools::Domain& WorkerPools::DomainOf(Domains& domains, const WorkerState& worker) {
-  // Who names no domain shares memory with nobody.
-  const std::string name = worker.shared_memory_domain.empty()
-                               ? absl::StrCat("of ", worker.id.value())
-                               : worker.shared_memory_domain;
-  return domains[std::string(DeviceKind(worker.device))][name];
+  return domains[std::string(DeviceKind(worker.device))][MemoryDomainOf(worker)];
 }
 
 std::vector<WorkerPools::Pool> WorkerPools::PoolsOf(Domains& all) {
@@ -142,7 +148,7 @@ int64_t WorkerPools::UnitOf(const Demand& demand, const Pool& pool, int64_t worl
 }
 
 GangPlacement WorkerPools::Place(const JobRecord& job) {
-  const Demand demand(job.spec);
+  const Demand demand(job);
   const std::vector<Pool> pools = PoolsOf(domains_);
   const Pool* best = nullptr;  // the largest world now
   int64_t world = 0;
@@ -163,12 +169,10 @@ GangPlacement WorkerPools::Place(const JobRecord& job) {
 }
 
 GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, const NextWorld& next) {
-  std::set<WorkerId> without = next.unable;
-  without.insert(job.excluded.begin(), job.excluded.end());
-  Domains sound = Usable(next.leaving, without);
+  Domains sound = Usable(next.leaving, job.excluded, next.domains);
   GangPlacement placement = Regang(job, next, sound);
   if (placement.workers.empty() && !job.excluded.empty()) {
-    Domains all = Usable(next.leaving, next.unable);
+    Domains all = Usable(next.leaving, {}, next.domains);
     placement = Regang(job, next, all);
   }
   Withhold(placement.workers);
@@ -177,7 +181,7 @@ GangPlacement WorkerPools::PlaceAgain(const JobRecord& job, const NextWorld& nex
 
 GangPlacement WorkerPools::Regang(const JobRecord& job, const NextWorld& next,
                                   Domains& usable) const {
-  Demand demand(job.spec);
+  Demand demand(job, next.below_minimum);
   demand.most = std::min(demand.most, next.most);
   if (next.below_minimum) demand.least = demand.granule;
   std::set<const WorkerState*> last;
@@ -208,16 +212,30 @@ GangPlacement WorkerPools::Regang(const JobRecord& job, const NextWorld& next,
   return placement;
 }
 
-WorkerPools::Domains WorkerPools::Usable(Leaving leaving,
-                                         const std::set<WorkerId>& excluded) const {
-  Domains usable = domains_;
-  for (auto& [kind, domains] : usable) {
-    for (auto& [name, domain] : domains) {
-      if (leaving == Leaving::kTakenIn) {
-        domain.idle.insert(domain.idle.end(), domain.leaving.begin(), domain.leaving.end());
+WorkerPools::Domains WorkerPools::Usable(
+    Leaving leaving, const std::set<WorkerId>& excluded,
+    const std::optional<std::set<std::string>>& domains) const {
+  Domains usable;
+  const auto add = [&](const std::vector<const WorkerState*>& from, Domain& to) {
+    for (const WorkerState* worker : from) {
+      if (excluded.contains(worker->id)) {
+        --to.live;
+      } else {
+        to.idle.push_back(worker);
       }
-      domain.live -= std::erase_if(
-          domain.idle, [&](const WorkerState* worker) { return excluded.contains(worker->id); });
+    }
+  };
+  for (const auto& [kind, all] : domains_) {
+    for (const auto& [name, domain] : all) {
+      Domain& copy = usable[kind][name];
+      copy.reachable = domain.reachable;
+      copy.live = domain.live;
+      if (!domains || domains->contains(name)) {
+        add(domain.idle, copy);
+        if (leaving == Leaving::kTakenIn) add(domain.leaving, copy);
+      } else {
+        copy.live -= static_cast<int64_t>(domain.idle.size());
+      }
     }
   }
   return usable;
@@ -251,7 +269,7 @@ GangPlacement WorkerPools::Unplaced(const Demand& demand, const std::vector<Pool
 }
 
 void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
-  int64_t spares = std::min(Demand(job.spec).most, most);
+  int64_t spares = std::min(Demand(job).most, most);
   std::vector<WorkerId> kept;
   std::set<std::string> kinds;
   for (const RankState& rank : job.ranks) {
@@ -272,24 +290,20 @@ void WorkerPools::Reserve(const JobRecord& job, int64_t most) {
 }
 
 int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
-  const Demand demand(job.spec);
+  const Demand demand(job);
   std::set<std::string> kinds;
-  std::vector<const WorkerState*> hidden;
+  std::optional<std::set<std::string>> hidden;
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
     if (worker == nullptr) continue;
     kinds.insert(std::string(DeviceKind(worker->device)));
-    if (worker->network_address.empty()) hidden.push_back(worker);
+    if (!worker->network_address.empty()) continue;
+    if (!hidden) hidden.emplace();
+    hidden->insert(MemoryDomainOf(*worker));
   }
-  std::set<WorkerId> unable = job.excluded;
-  for (const auto& [id, worker] : state_.workers) {
-    if (hidden.empty()) break;
-    const bool reaches = std::all_of(
-        hidden.begin(), hidden.end(),
-        [&reader = worker](const WorkerState* source) { return Reaches(reader, *source); });
-    if (!reaches) unable.insert(id);
-  }
-  Domains usable = Usable(Leaving::kLeftOut, unable);
+  // Nobody comes to several of them.
+  if (hidden && hidden->size() > 1) hidden->clear();
+  Domains usable = Usable(Leaving::kLeftOut, job.excluded, hidden);
   std::erase_if(usable, [&](const auto& entry) { return !kinds.contains(entry.first); });
   for (const RankState& rank : job.ranks) {
     const WorkerState* worker = FindWorker(state_, rank.worker);
@@ -305,6 +319,7 @@ int64_t WorkerPools::LargestWorld(const JobRecord& job) const {
 }
 
 void WorkerPools::Withhold(const std::vector<WorkerId>& workers) {
+  if (workers.empty()) return;
   const std::set<WorkerId> withheld(workers.begin(), workers.end());
   const auto is_withheld = [&](const WorkerState* worker) { return withheld.contains(worker->id); };
   for (auto& [kind, domains] : domains_) {

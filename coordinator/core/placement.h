@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,8 +49,8 @@ class WorkerPools {
     Leaving leaving = Leaving::kLeftOut;
     // It may be smaller than elastic.min_workers.
     bool below_minimum = false;
-    // These take no part in it.
-    std::set<WorkerId> unable = {};
+    // Workers of these domains (MemoryDomainOf) alone take part in it; absent: of any.
+    std::optional<std::set<std::string>> domains = {};
   };
   // Places the next epoch of a job whose last one has ended, by the same rules. Among places of one
   // size, the one where most of the last epoch's workers are wins. In
@@ -95,8 +96,9 @@ class WorkerPools {
   // So many adjacent ranks of a world are put in one domain.
   static int64_t UnitOf(const Demand& demand, const Pool& pool, int64_t world);
   static Domain& DomainOf(Domains& domains, const WorkerState& worker);
-  // The domains without those that are excluded.
-  Domains Usable(Leaving leaving, const std::set<WorkerId>& excluded) const;
+  // The domains without those idle workers that are excluded or in none of `domains`.
+  Domains Usable(Leaving leaving, const std::set<WorkerId>& excluded,
+                 const std::optional<std::set<std::string>>& domains) const;
   GangPlacement Regang(const JobRecord& job, const NextWorld& next, Domains& usable) const;
   // Why no pool has a world for the demand.
   static GangPlacement Unplaced(const Demand& demand, const std::vector<Pool>& pools);

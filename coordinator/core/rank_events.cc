@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/core/next_epoch.h"
+#include "coordinator/core/trials.h"
 
 namespace sherd {
 namespace {
@@ -58,6 +60,31 @@ void OnFinished(Transition& transition, JobRecord& job, RankState& rank,
   NoteLeaving(transition, job);
 }
 
+// Who the rank's Assignment names by this address, to store its shard or to give it a part of the
+// version; nullptr when nobody.
+const WorkerState* FindNamed(const State& state, const JobRecord& job, const RankState& rank,
+                             const std::string& address) {
+  const WorkerState* own = FindWorker(state, rank.worker);
+  if (own == nullptr || address.empty()) return nullptr;
+  std::vector<WorkerId> named = rank.holders;
+  for (const auto& [part, holders] : job.restore.parts) {
+    for (const PartHolder& holder : holders) named.push_back(holder.worker);
+  }
+  for (const WorkerId& id : named) {
+    const WorkerState* worker = FindWorker(state, id);
+    if (worker != nullptr && AddressFor(*own, *worker) == address) return worker;
+  }
+  return nullptr;
+}
+
+// A holder that knows already that the epoch is over closes its links; then only those ranks are
+// believed that others had to end with.
+bool IsBelieved(const JobRecord& job, int rank) {
+  return !job.aborted ||
+         std::any_of(job.complaints.begin(), job.complaints.end(),
+                     [rank](const Complaint& complaint) { return complaint.peer == rank; });
+}
+
 void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
               const v1::RankChanged& event) {
   if (rank.left) return;
@@ -72,19 +99,28 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
       absl::StrCat(RankOnWorker(event.rank(), rank), " failed after step ", event.step());
   if (!event.operation().empty()) absl::StrAppend(&text, " (", event.operation(), ")");
   absl::StrAppend(&text, ": ", event.error());
-  // What cannot be saved ends no job.
-  if (event.final() && !job.save_and_stop)
+  if (event.final() && IsUndecided(job)) {
+    StrikeOff(job, text);
+  } else if (event.final() && !job.save_and_stop) {
+    // What cannot be saved ends no job.
     return transition.End(job, v1::JOB_STATE_FAILED, std::move(text));
+  }
   const int peer = event.lost_peer();
   const bool lost_peer = peer >= 0;
+  const WorkerState* holder =
+      lost_peer ? nullptr : FindNamed(transition.state(), job, rank, event.lost_holder());
   if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
     absl::StrAppend(&text, " (worker ", job.ranks[peer].worker.value(), ")");
-    job.complaints.push_back({event.rank(), peer});
+    job.complaints.push_back({event.rank(), peer, WorkerId()});
+  } else if (holder != nullptr) {
+    absl::StrAppend(&text, " (worker ", holder->id.value(), ")");
+    if (IsBelieved(job, event.rank())) job.complaints.push_back({event.rank(), -1, holder->id});
   }
+  const bool link = lost_peer || holder != nullptr;
   EndEpoch(transition, job,
-           {.kind = lost_peer ? EndKind::kLink : EndKind::kFailure,
+           {.kind = link ? EndKind::kLink : EndKind::kFailure,
             .cause = std::move(text),
-            .suspicion = lost_peer});
+            .suspicion = link});
 }
 
 void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
@@ -93,7 +129,8 @@ void OnReleased(Transition& transition, JobRecord& job, RankState& rank,
   rank.left = true;
   if (!IsUnderway(job.state)) return;
   RecordAnswer(job, rank.worker, rank.incarnation, event.holdings());
-  job.step = std::max(job.step, event.step());
+  // No step of a measurement is the job's.
+  if (!IsUndecided(job)) job.step = std::max(job.step, event.step());
   if (AnyFinished(job)) return SucceedWhenDone(transition, job);
   if (job.state == v1::JOB_STATE_RECOVERING) return NoteLeaving(transition, job);
   if (job.save_and_stop) {
@@ -138,7 +175,14 @@ void OnStaleSeatEnded(Transition& transition, JobRecord* job, const v1::RankChan
   const Incarnation incarnation(event.incarnation());
   const bool wanted = job != nullptr && (job->state == v1::JOB_STATE_RECOVERING ||
                                          job->state == v1::JOB_STATE_FORMING);
-  if (wanted) return RecordAnswer(*job, worker, incarnation, event.holdings());
+  if (wanted) {
+    RecordAnswer(*job, worker, incarnation, event.holdings());
+    if (Epoch(event.epoch()) > job->epoch) job->step = std::max(job->step, event.step());
+    for (CopyHolder& holder : job->holders) {
+      if (holder.worker == worker && holder.incarnation == incarnation) holder.left = true;
+    }
+    return NoteLeaving(transition, *job);
+  }
   // Also when no version is whole: it may have the memory for one.
   const bool ended = job == nullptr || IsTerminal(job->state);
   transition.Act(SendRetain{worker, incarnation, JobId(event.job_id()),
@@ -162,6 +206,7 @@ void OnRankChanged(Transition& transition, const v1::RankChanged& event) {
     case v1::RankChanged::MILESTONE_READY:
       return OnReady(transition, *job, rank, event);
     case v1::RankChanged::MILESTONE_FINISHED:
+      if (IsUndecided(*job)) return OnMeasured(transition, *job, seat.rank, event);
       return OnFinished(transition, *job, rank, event);
     case v1::RankChanged::MILESTONE_FAILED:
       return OnFailed(transition, *job, rank, event);
@@ -191,6 +236,7 @@ void OnFormationExpired(Transition& transition, const v1::FormationExpired& even
 void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event) {
   JobRecord* job = transition.Job(JobId(event.job_id()));
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
+  if (IsUndecided(*job)) return;
   job->step = std::max(job->step, event.step());
   job->progressed = true;
   job->failed_saves = 0;
@@ -200,7 +246,7 @@ void OnEpochProgressed(Transition& transition, const v1::EpochProgressed& event)
 void OnCheckpointSaved(Transition& transition, const v1::CheckpointSaved& event) {
   JobRecord* job = transition.Job(JobId(event.job_id()));
   if (job == nullptr || job->epoch != Epoch(event.epoch()) || !IsUnderway(job->state)) return;
-  if (event.path().empty()) return;
+  if (event.path().empty() || IsUndecided(*job)) return;
   job->checkpoint = {event.step(), event.path()};
   job->failed_saves = 0;
   if (!job->save_and_stop || event.step() < job->restore.step) return;
@@ -213,7 +259,10 @@ void OnPatienceExpired(Transition& transition, const v1::PatienceExpired& event)
   if (job == nullptr || job->epoch != Epoch(event.epoch())) return;
   if (job->state != v1::JOB_STATE_RECOVERING) return;
   Patience& patience = job->patience;
-  if (patience.what == Patience::For::kSilent) patience.silent_over = true;
+  if (patience.what == Patience::For::kSilent ||
+      patience.what == Patience::For::kSilentBeforeSave) {
+    patience.silent_over = true;
+  }
   if (patience.what == Patience::For::kSave) patience.save_due = true;
   patience.what = Patience::For::kNothing;
 }
@@ -226,7 +275,7 @@ void OnHangDetected(Transition& transition, const v1::HangDetected& event) {
   if (!hangs) return;
   // The output is durable: whoever does not come to its end is not waited for.
   if (AnyFinished(*job)) return transition.End(*job, v1::JOB_STATE_SUCCEEDED, "");
-  job->step = std::max(job->step, event.step());
+  if (!IsUndecided(*job)) job->step = std::max(job->step, event.step());
   EndEpoch(transition, *job,
            {.kind = EndKind::kHang, .cause = event.verdict(), .unnoticed_ms = event.stalled_ms()});
 }

@@ -3,6 +3,7 @@
 #include "coordinator/core/rank_events.h"
 #include "coordinator/core/schedule.h"
 #include "coordinator/core/transition.h"
+#include "coordinator/core/trials.h"
 #include "coordinator/core/worker_events.h"
 
 namespace sherd {
@@ -20,6 +21,7 @@ void OnJobSubmitted(Transition& transition, const v1::JobSubmitted& event) {
   job.secret = event.secret();
   job.order = ++state.submissions;
   job.submitted_unix_ms = transition.now();
+  BeginTrials(job);
   state.jobs_by_request[event.request_id()] = job.id;
   Enqueue(transition, job);
   transition.Enter(job, v1::JOB_STATE_QUEUED, "submitted");

@@ -109,10 +109,10 @@ inline constexpr size_t kEndedJobsKept = 1000;
 // For so long after its end.
 inline constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 
-// The rules of a job's life. Changes `state` by one durable event and returns what must be done
-// about it, in order; the same events give the same state and actions, always. Time is that of the
-// event. Events that are late (an older epoch, another incarnation, a job that has ended) or
-// repeated change nothing but the sequence number.
+// The rules of a job's life (rules.h: their number). Changes `state` by one durable event and
+// returns what must be done about it, in order; the same events give the same state and actions,
+// always. Time is that of the event. Events that are late (an older epoch, another incarnation, a
+// job that has ended) or repeated change nothing but the sequence number.
 //
 //   QUEUED --all workers found--> FORMING --all ranks READY--> RUNNING --all FINISHED--> SUCCEEDED
 //                                   ^  |                          |
@@ -127,6 +127,7 @@ inline constexpr int64_t kEndedToldMs = 10 * 60 * 1000;
 //   is known better by the time the next one is planned (the peer's exit signal) becomes the
 //   reason. A failure that would come again, and the third epoch in a row without a step, fail the
 //   job. A worker is idle again when its rank has finished or was released, and not before.
+//   A job of strategy auto first has epochs that measure, and end by plan (core/trials.h).
 //   A job that cannot go on saves its state first (core/save_first.h); one that would lose steps
 //   waits a while for workers that are only silent.
 Actions Apply(const v1::DurableEvent& event, State& state);

@@ -6,10 +6,14 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
+#include "coordinator/core/broken_links.h"
+#include "coordinator/core/copies.h"
 #include "coordinator/core/epoch_end.h"
+#include "plan/holdings.h"
 
 namespace sherd {
 namespace {
@@ -36,26 +40,40 @@ bool Loses(const JobRecord& job, const RestorePoint& restore) {
 }
 
 // Of those who fell silent, a process that may still be there.
-bool MayReturn(const State& state, const JobRecord& job) {
-  return std::any_of(job.silent.begin(), job.silent.end(), [&](const auto& entry) {
-    const WorkerState* worker = FindWorker(state, entry.first);
-    return worker != nullptr && worker->incarnation == entry.second;
+bool MayReturn(const State& state, const JobRecord& job, const WorkerId& worker) {
+  const auto silent = job.silent.find(worker);
+  if (silent == job.silent.end()) return false;
+  const WorkerState* known = FindWorker(state, worker);
+  return known != nullptr && known->incarnation == silent->second;
+}
+
+// With what silent processes may come back with, the last epoch's steps can be whole: nobody is
+// waited for who had no copies, or whose copies are of no use without those of the dead.
+bool MayReturnWithSteps(const State& state, const JobRecord& job) {
+  const bool any = std::any_of(job.silent.begin(), job.silent.end(), [&](const auto& entry) {
+    return MayReturn(state, job, entry.first);
   });
+  if (!any || WantedCopies(job.spec) == 0) return false;
+  // Of an epoch that restored nothing the parts are those of another one.
+  if (job.restored != job.epoch) return true;
+  const int world = static_cast<int>(job.ranks.size());
+  std::set<int> parts;
+  for (int rank = 0; rank < world; ++rank) {
+    const RankState& owner = job.ranks[rank];
+    std::vector<WorkerId> processes = owner.holders;
+    processes.push_back(owner.worker);
+    const bool there =
+        std::any_of(processes.begin(), processes.end(), [&](const WorkerId& process) {
+          return job.answers.contains(process) || MayReturn(state, job, process);
+        });
+    if (there) parts.insert(PartOf(job.spec, world, rank));
+  }
+  return static_cast<int>(parts.size()) == PartsOf(job.spec, world);
 }
 
 bool IsToBeSaved(const State& state, const JobRecord& job, const RestorePoint& restore) {
   if (!IsUnsaved(job, restore) || job.failed_saves >= kMostFailedSaves) return false;
-  if (LeavesWithUnsaved(state, job, restore)) return true;
-  if (job.spec.checkpoint().dir().empty()) return false;
-  // An epoch that saves is the past of all that comes later: nothing newer would count any more.
-  return !(Loses(job, restore) && MayReturn(state, job));
-}
-
-bool AnyLeaves(const State& state, const JobRecord& job) {
-  return std::any_of(job.answers.begin(), job.answers.end(), [&](const auto& entry) {
-    const WorkerState* worker = FindWorker(state, entry.first);
-    return worker != nullptr && worker->draining && !entry.second.holdings.empty();
-  });
+  return LeavesWithUnsaved(state, job, restore) || !job.spec.checkpoint().dir().empty();
 }
 
 void Have(Transition& transition, JobRecord& job, Patience::For what, int64_t delay_ms) {
@@ -64,6 +82,22 @@ void Have(Transition& transition, JobRecord& job, Patience::For what, int64_t de
   job.patience.since_unix_ms = transition.now();
   job.patience.delay_ms = delay_ms;
   transition.Act(StartPatienceTimer{job.id, job.epoch});
+}
+
+// Lets time pass for silent workers as long as steps may come back with one, and it was not enough.
+bool HasPatience(Transition& transition, JobRecord& job, const RestorePoint& restore,
+                 Patience::For what) {
+  if (job.patience.silent_over || !Loses(job, restore)) return false;
+  if (!MayReturnWithSteps(transition.state(), job)) return false;
+  Have(transition, job, what, kDetectionTime);
+  return true;
+}
+
+bool AnyLeaves(const State& state, const JobRecord& job) {
+  return std::any_of(job.answers.begin(), job.answers.end(), [&](const auto& entry) {
+    const WorkerState* worker = FindWorker(state, entry.first);
+    return worker != nullptr && worker->draining && !entry.second.holdings.empty();
+  });
 }
 
 // Before the next try; 0: none.
@@ -110,6 +144,11 @@ class Rehearsal {
     const bool preempted = after_others.PlaceAgain(job, world).workers != placement.workers;
     const int64_t delay = DelayOf(state, job, preempted);
     left_.Withhold(placement.workers);
+    // An epoch that saves is the past of all that comes later: nothing newer would count any more.
+    const bool can_wait = !LeavesWithUnsaved(state, job, restore);
+    if (can_wait && HasPatience(transition_, job, restore, Patience::For::kSilentBeforeSave)) {
+      return;
+    }
     if (delay != 0 && !job.patience.save_due) {
       return Have(transition_, job, Patience::For::kSave, delay);
     }
@@ -127,13 +166,14 @@ class Rehearsal {
 }  // namespace
 
 int64_t MostRanks(const JobRecord& job) {
-  // A planned end makes room for more.
-  return job.paused ? std::numeric_limits<int64_t>::max() : job.usual_world;
+  // A planned end makes room for more; of a world that the log knows nothing of any size will do.
+  const bool any = job.paused || job.usual_world == 0;
+  return any ? std::numeric_limits<int64_t>::max() : job.usual_world;
 }
 
 WorkerPools::NextWorld WorldToTrain(const State& state, const JobRecord& job,
                                     const RestorePoint& restore) {
-  return {.most = MostRanks(job), .unable = UnableToRead(state, restore)};
+  return {.most = MostRanks(job), .domains = ReadersOf(state, restore)};
 }
 
 WorkerPools::NextWorld WorldToSave(const State& state, const JobRecord& job,
@@ -141,7 +181,7 @@ WorkerPools::NextWorld WorldToSave(const State& state, const JobRecord& job,
   return {.most = MostRanks(job),
           .leaving = WorkerPools::Leaving::kTakenIn,
           .below_minimum = true,
-          .unable = UnableToRead(state, restore)};
+          .domains = ReadersOf(state, restore)};
 }
 
 bool LeavesWithUnsaved(const State& state, const JobRecord& job, const RestorePoint& restore) {
@@ -151,7 +191,8 @@ bool LeavesWithUnsaved(const State& state, const JobRecord& job, const RestorePo
 }
 
 bool IsAboutToSave(const JobRecord& job) {
-  return job.patience.what == Patience::For::kSave || job.patience.save_due;
+  return job.patience.what == Patience::For::kSave ||
+         job.patience.what == Patience::For::kSilentBeforeSave || job.patience.save_due;
 }
 
 void SaveWaitingJobs(Transition& transition, const std::vector<JobId>& order) {
@@ -193,10 +234,7 @@ void WarnOfUnsaved(Transition& transition, JobRecord& job, const RestorePoint& r
 }
 
 bool AwaitsSilent(Transition& transition, JobRecord& job, const RestorePoint& restore) {
-  if (job.patience.silent_over || !Loses(job, restore)) return false;
-  if (!MayReturn(transition.state(), job)) return false;
-  Have(transition, job, Patience::For::kSilent, kDetectionTime);
-  return true;
+  return HasPatience(transition, job, restore, Patience::For::kSilent);
 }
 
 }  // namespace sherd

@@ -30,7 +30,8 @@ WorkerPools::NextWorld WorldToSave(const State& state, const JobRecord& job,
 // Workers that leave take a part of what is to be restored with them, and it is saved nowhere.
 bool LeavesWithUnsaved(const State& state, const JobRecord& job, const RestorePoint& restore);
 
-// The job, which waits, is about to save its state: the workers that it would save on are kept.
+// The job, which waits, is about to save its state, or is when it has waited for silent workers:
+// the workers that it would save on are kept.
 bool IsAboutToSave(const JobRecord& job);
 
 // Forms the epochs that save for jobs that would have to wait if all were placed in `order`: at
@@ -42,8 +43,8 @@ void SaveWaitingJobs(Transition& transition, const std::vector<JobId>& order);
 // many processes the rarest part of it is, whenever that changes.
 void WarnOfUnsaved(Transition& transition, JobRecord& job, const RestorePoint& restore);
 
-// The job would lose steps that were committed, and workers that fell silent with something of it
-// may come back: they are waited for, not for ever. True while they are.
+// The job would lose steps that were committed, and workers that fell silent may come back with
+// them: they are waited for, not for ever. True while they are.
 bool AwaitsSilent(Transition& transition, JobRecord& job, const RestorePoint& restore);
 
 }  // namespace sherd

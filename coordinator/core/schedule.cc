@@ -1,6 +1,7 @@
 #include "coordinator/core/schedule.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,12 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
 #include "common/printable_text.h"
+#include "coordinator/core/broken_links.h"
 #include "coordinator/core/copies.h"
 #include "coordinator/core/directories.h"
 #include "coordinator/core/epoch_end.h"
 #include "coordinator/core/next_epoch.h"
 #include "coordinator/core/placement.h"
 #include "coordinator/core/save_first.h"
+#include "coordinator/core/trials.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
@@ -88,6 +91,7 @@ void Pass::Place(JobRecord& job) {
   GangPlacement placement = pools_.Place(job);
   if (placement.workers.empty()) return Wait(job, std::move(placement));
   if (RefuseDirectory(job)) return;
+  if (!PlanLayout(transition_, job, placement.workers)) return;
   FormEpoch(transition_, job, placement.workers, {}, /*save_and_stop=*/false);
 }
 
@@ -147,6 +151,7 @@ void Pass::PlaceAgain(JobRecord& job) {
                       .reason = "waits for workers that fell silent and may hold what was "
                                 "committed"});
   }
+  if (!PlanLayout(transition_, job, placement.workers)) return;
   FormEpoch(transition_, job, placement.workers, std::move(restore), /*save_and_stop=*/false);
 }
 
@@ -154,7 +159,7 @@ void Pass::WaitForWorkers(JobRecord& job, const RestorePoint& restore, GangPlace
   const State& state = transition_.state();
   if (job.patience.what == Patience::For::kSilent) job.patience.what = Patience::For::kNothing;
   WorkerPools::NextWorld world = WorldToTrain(state, job, restore);
-  if (!std::exchange(world.unable, {}).empty()) {
+  if (std::exchange(world.domains, std::nullopt)) {
     WorkerPools others = pools_;
     if (!others.PlaceAgain(job, world).workers.empty()) {
       placement = {.waiting = Waiting::kWorkers, .reason = UnreadableReason(restore)};
@@ -210,6 +215,8 @@ void PlanChanges(Transition& transition, const WorkerPools& pools) {
   bool grows = false;
   for (auto& [id, job] : transition.state().jobs) {
     if (job.state != v1::JOB_STATE_RUNNING || job.save_and_stop || AnyFinished(job)) continue;
+    // A measurement ends by itself, soon.
+    if (IsUndecided(job)) continue;
     const WorkerState* leaving = draining ? LeavingMember(transition.state(), job) : nullptr;
     if (leaving != nullptr) {
       PauseEpoch(transition, job,

@@ -4,12 +4,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/snapshot_trials.h"
+#include "coordinator/core/stored_epoch.h"
 
 // Every function that writes binds all members of its type by name: it does not compile when one is
 // added that it leaves out. That everything written is read is shown by the test.
 
 namespace sherd {
 namespace {
+
+using stored_epoch::Read;
+using stored_epoch::Write;
 
 v1::StoredSeat Write(const Seat& seat) {
   const auto& [job, epoch, rank] = seat;
@@ -26,8 +31,8 @@ Seat Read(const v1::StoredSeat& stored) {
 
 v1::StoredWorker Write(const WorkerState& worker) {
   const auto& [id, incarnation, device, host, shared_memory_domain, data_address, network_address,
-               numerics_fingerprint, output_root, alive, lost_unix_ms, seat, draining, drain_reason,
-               dismissed, retired] = worker;
+               numerics_fingerprint, output_root, memory_bytes, alive, lost_unix_ms, seat, draining,
+               drain_reason, dismissed, retired] = worker;
   v1::StoredWorker stored;
   stored.set_id(id.value());
   stored.set_incarnation(incarnation.value());
@@ -38,6 +43,7 @@ v1::StoredWorker Write(const WorkerState& worker) {
   stored.set_network_address(network_address);
   stored.set_numerics_fingerprint(numerics_fingerprint);
   stored.set_output_root(output_root);
+  stored.set_memory_bytes(memory_bytes);
   stored.set_alive(alive);
   stored.set_lost_unix_ms(lost_unix_ms);
   if (seat) *stored.mutable_seat() = Write(*seat);
@@ -59,6 +65,7 @@ WorkerState Read(const v1::StoredWorker& stored) {
   worker.network_address = stored.network_address();
   worker.numerics_fingerprint = stored.numerics_fingerprint();
   worker.output_root = stored.output_root();
+  worker.memory_bytes = stored.memory_bytes();
   worker.alive = stored.alive();
   worker.lost_unix_ms = stored.lost_unix_ms();
   if (stored.has_seat()) worker.seat = Read(stored.seat());
@@ -67,45 +74,6 @@ WorkerState Read(const v1::StoredWorker& stored) {
   worker.dismissed = stored.dismissed();
   for (const uint64_t past : stored.retired()) worker.retired.emplace_back(past);
   return worker;
-}
-
-v1::StoredRank Write(const RankState& rank) {
-  const auto& [worker, incarnation, phase, reason, left, holders] = rank;
-  v1::StoredRank stored;
-  stored.set_worker(worker.value());
-  stored.set_incarnation(incarnation.value());
-  stored.set_phase(static_cast<int32_t>(phase));
-  stored.set_reason(reason);
-  stored.set_left(left);
-  for (const WorkerId& holder : holders) stored.add_holders(holder.value());
-  return stored;
-}
-
-RankState Read(const v1::StoredRank& stored) {
-  RankState rank;
-  rank.worker = WorkerId(stored.worker());
-  rank.incarnation = Incarnation(stored.incarnation());
-  rank.phase = static_cast<RankPhase>(stored.phase());
-  rank.reason = stored.reason();
-  rank.left = stored.left();
-  for (const std::string& holder : stored.holders()) rank.holders.emplace_back(holder);
-  return rank;
-}
-
-v1::StoredCopyHolder Write(const CopyHolder& holder) {
-  const auto& [worker, incarnation, left, source, returned] = holder;
-  v1::StoredCopyHolder stored;
-  stored.set_worker(worker.value());
-  stored.set_incarnation(incarnation.value());
-  stored.set_left(left);
-  stored.set_source(source);
-  stored.set_returned(returned);
-  return stored;
-}
-
-CopyHolder Read(const v1::StoredCopyHolder& stored) {
-  return {WorkerId(stored.worker()), Incarnation(stored.incarnation()), stored.left(),
-          stored.source(), stored.returned()};
 }
 
 v1::StoredAnswer Write(const WorkerId& worker, const Answer& answer) {
@@ -117,95 +85,13 @@ v1::StoredAnswer Write(const WorkerId& worker, const Answer& answer) {
   return stored;
 }
 
-v1::StoredRestorePoint Write(const RestorePoint& point) {
-  const auto& [version, parts, checkpoint, step] = point;
-  v1::StoredRestorePoint stored;
-  if (version) {
-    const auto& [epoch, world, version_step] = *version;
-    stored.mutable_version()->set_epoch(epoch);
-    stored.mutable_version()->set_world(world);
-    stored.mutable_version()->set_step(version_step);
-  }
-  for (const auto& [part, holders] : parts) {
-    v1::StoredPart& stored_part = *stored.add_parts();
-    stored_part.set_part(part);
-    for (const auto& [owner, worker, incarnation] : holders) {
-      v1::StoredPartHolder& holder = *stored_part.add_holders();
-      holder.set_owner(owner);
-      holder.set_worker(worker.value());
-      holder.set_incarnation(incarnation.value());
-    }
-  }
-  stored.set_checkpoint(checkpoint);
-  stored.set_step(step);
-  return stored;
-}
-
-RestorePoint Read(const v1::StoredRestorePoint& stored) {
-  RestorePoint point;
-  if (stored.has_version()) {
-    point.version =
-        Version{stored.version().epoch(), stored.version().world(), stored.version().step()};
-  }
-  for (const v1::StoredPart& part : stored.parts()) {
-    std::vector<PartHolder>& holders = point.parts[part.part()];
-    for (const v1::StoredPartHolder& holder : part.holders()) {
-      holders.push_back(
-          {holder.owner(), WorkerId(holder.worker()), Incarnation(holder.incarnation())});
-    }
-  }
-  point.checkpoint = stored.checkpoint();
-  point.step = stored.step();
-  return point;
-}
-
-v1::StoredEpochTimes Write(const EpochTimes& times) {
-  const auto& [struck, ended, answered, assigned, running, forming] = times;
-  v1::StoredEpochTimes stored;
-  stored.set_struck(struck);
-  stored.set_ended(ended);
-  stored.set_answered(answered);
-  stored.set_assigned(assigned);
-  stored.set_running(running);
-  stored.set_forming(forming);
-  return stored;
-}
-
-EpochTimes Read(const v1::StoredEpochTimes& stored) {
-  return {.struck = stored.struck(),
-          .ended = stored.ended(),
-          .answered = stored.answered(),
-          .assigned = stored.assigned(),
-          .running = stored.running(),
-          .forming = stored.forming()};
-}
-
-v1::StoredPatience Write(const Patience& patience) {
-  const auto& [what, since_unix_ms, delay_ms, silent_over, save_due] = patience;
-  v1::StoredPatience stored;
-  stored.set_what(static_cast<int32_t>(what));
-  stored.set_since_unix_ms(since_unix_ms);
-  stored.set_delay_ms(delay_ms);
-  stored.set_silent_over(silent_over);
-  stored.set_save_due(save_due);
-  return stored;
-}
-
-Patience Read(const v1::StoredPatience& stored) {
-  return {.what = static_cast<Patience::For>(stored.what()),
-          .since_unix_ms = stored.since_unix_ms(),
-          .delay_ms = stored.delay_ms(),
-          .silent_over = stored.silent_over(),
-          .save_due = stored.save_due()};
-}
-
 v1::StoredJob Write(const JobRecord& job) {
   const auto& [id, request_id, spec, secret, order, state, reason, waiting, step, submitted_unix_ms,
                ended_unix_ms, weights_path, epoch, ranks, holders, restore, start_known,
                save_and_stop, progressed, announced, times, paused, aborted, holders_asked,
                end_kind, cause, suspicion, complaints, patience, told_copies, answers, restored,
                starts, fruitless, past_causes, high_step, failed_saves, usual_world, checkpoint,
-               excluded, silent] = job;
+               excluded, broken, told_epoch, silent, trials] = job;
   v1::StoredJob stored;
   stored.set_id(id.value());
   stored.set_request_id(request_id);
@@ -234,10 +120,11 @@ v1::StoredJob Write(const JobRecord& job) {
   stored.set_end_kind(static_cast<int32_t>(end_kind));
   stored.set_cause(cause);
   stored.set_suspicion(suspicion);
-  for (const auto& [complainer, peer] : complaints) {
+  for (const auto& [complainer, peer, holder] : complaints) {
     v1::StoredComplaint& complaint = *stored.add_complaints();
     complaint.set_rank(complainer);
     complaint.set_peer(peer);
+    complaint.set_holder(holder.value());
   }
   for (const auto& [worker, answer] : answers) *stored.add_answers() = Write(worker, answer);
   stored.set_restored(restored.value());
@@ -255,6 +142,12 @@ v1::StoredJob Write(const JobRecord& job) {
     stored.mutable_checkpoint()->set_path(path);
   }
   for (const WorkerId& worker : excluded) stored.add_excluded(worker.value());
+  for (const auto& [from, to] : broken) {
+    v1::StoredLink& link = *stored.add_broken();
+    link.set_from(from.value());
+    link.set_to(to.value());
+  }
+  stored.set_told_epoch(told_epoch.value());
   *stored.mutable_patience() = Write(patience);
   stored.set_told_copies(told_copies);
   for (const std::string& past : past_causes) stored.add_past_causes(past);
@@ -264,6 +157,7 @@ v1::StoredJob Write(const JobRecord& job) {
     process.set_worker(worker.value());
     process.set_incarnation(incarnation.value());
   }
+  if (trials.phase != Trials::Phase::kNone) *stored.mutable_trials() = WriteTrials(trials);
   return stored;
 }
 
@@ -284,7 +178,7 @@ void ReadEpoch(const v1::StoredJob& stored, JobRecord& job) {
   job.cause = stored.cause();
   job.suspicion = stored.suspicion();
   for (const v1::StoredComplaint& complaint : stored.complaints()) {
-    job.complaints.push_back({complaint.rank(), complaint.peer()});
+    job.complaints.push_back({complaint.rank(), complaint.peer(), WorkerId(complaint.holder())});
   }
   job.patience = Read(stored.patience());
   job.told_copies = stored.told_copies();
@@ -306,11 +200,16 @@ void ReadPast(const v1::StoredJob& stored, JobRecord& job) {
     job.checkpoint = SavedCheckpoint{stored.checkpoint().step(), stored.checkpoint().path()};
   }
   for (const std::string& worker : stored.excluded()) job.excluded.emplace(worker);
+  for (const v1::StoredLink& link : stored.broken()) {
+    job.broken.insert({WorkerId(link.from()), WorkerId(link.to())});
+  }
+  job.told_epoch = Epoch(stored.told_epoch());
   job.past_causes.assign(stored.past_causes().begin(), stored.past_causes().end());
   job.failed_saves = static_cast<int>(stored.failed_saves());
   for (const v1::StoredProcess& process : stored.silent()) {
     job.silent[WorkerId(process.worker())] = Incarnation(process.incarnation());
   }
+  if (stored.has_trials()) job.trials = ReadTrials(stored.trials());
 }
 
 JobRecord Read(const v1::StoredJob& stored) {
@@ -371,7 +270,7 @@ v1::StoredState WriteState(const State& state) {
 }
 
 absl::StatusOr<State> ReadState(const v1::StoredState& stored) {
-  if (stored.format() != kStateFormat) {
+  if (stored.format() < kOldestStateFormat || stored.format() > kStateFormat) {
     return absl::DataLossError(
         absl::StrCat("it has format ", stored.format(), ", and this version knows ", kStateFormat));
   }

@@ -48,6 +48,11 @@ bool IsNamed(const JobRecord& job, const WorkerState& worker) {
          std::any_of(job.holders.begin(), job.holders.end(), is_worker);
 }
 
+std::string MemoryDomainOf(const WorkerState& worker) {
+  return worker.shared_memory_domain.empty() ? absl::StrCat("of ", worker.id.value())
+                                             : worker.shared_memory_domain;
+}
+
 bool ShareMemory(const WorkerState& a, const WorkerState& b) {
   // Who names no domain shares memory with itself alone.
   return a.id == b.id ||
@@ -56,6 +61,26 @@ bool ShareMemory(const WorkerState& a, const WorkerState& b) {
 
 bool Reaches(const WorkerState& from, const WorkerState& to) {
   return ShareMemory(from, to) || !to.network_address.empty();
+}
+
+const std::string& AddressFor(const WorkerState& from, const WorkerState& to) {
+  return ShareMemory(from, to) ? to.data_address : to.network_address;
+}
+
+bool IsBroken(const JobRecord& job, const WorkerId& a, const WorkerId& b) {
+  return job.broken.contains({a, b}) || job.broken.contains({b, a});
+}
+
+bool IsUndecided(const JobRecord& job) {
+  return job.trials.phase == Trials::Phase::kProbe || job.trials.phase == Trials::Phase::kTrial;
+}
+
+Epoch FirstEpochOf(const JobRecord& job) { return Epoch(job.trials.last_epoch.value() + 1); }
+
+const v1::ParallelSpec* LayoutOf(const JobRecord& job, int64_t epoch) {
+  if (job.trials.phase == Trials::Phase::kNone) return &job.spec.parallel();
+  const auto found = job.trials.layouts.find(epoch);
+  return found == job.trials.layouts.end() ? nullptr : &found->second;
 }
 
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation) {

@@ -6,12 +6,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
 #include "plan/holdings.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/job.pb.h"
+#include "sherd/v1/layout.pb.h"
 
 namespace sherd {
 
@@ -35,6 +37,8 @@ struct WorkerState {
   std::string numerics_fingerprint;
   // Absolute; "" when the worker did not say.
   std::string output_root;
+  // Of its device, or of its host where that has none of its own; 0: it did not say.
+  int64_t memory_bytes = 0;
   bool alive = false;
   int64_t lost_unix_ms = 0;
   // Held from Assign until the rank has finished or was released, so also for a while after the
@@ -83,11 +87,16 @@ struct Answer {
   std::vector<v1::Holding> holdings;
 };
 
-// A rank that lost the link to a peer.
+// A rank that lost the link to a peer; or, with peer -1, to the process that was to store its shard
+// or to give it a part of the version.
 struct Complaint {
   int rank = 0;
   int peer = 0;
+  WorkerId holder;
 };
+
+// Of two workers, of which the first does not reach the other.
+using Link = std::pair<WorkerId, WorkerId>;
 
 struct SavedCheckpoint {
   int64_t step = 0;
@@ -133,8 +142,9 @@ enum class Waiting { kNone, kWorkers, kIdleWorkers, kEarlierJob, kSilentWorkers 
 
 // Of a job whose epoch has ended: what it lets time pass for, and since when.
 struct Patience {
-  // Silent workers, which may come back with what no other holds; to save its state.
-  enum class For { kNothing, kSilent, kSave };
+  // Silent workers, which may come back with what no other holds, before training goes on without
+  // it; to save its state; the silent ones before that.
+  enum class For { kNothing, kSilent, kSave, kSilentBeforeSave };
   For what = For::kNothing;
   int64_t since_unix_ms = 0;
   // So long; -1: as long as the failure detection says (runtime/controller.h).
@@ -142,6 +152,41 @@ struct Patience {
   // It had enough for the one, and for the other, since the epoch ended.
   bool silent_over = false;
   bool save_due = false;
+};
+
+// A layout that a job of strategy auto may have.
+struct TriedCandidate {
+  v1::Candidate candidate;
+  // Trials of it that began, and why there are no more; "": there may be.
+  int64_t attempts = 0;
+  std::string failure;
+};
+
+// Of a job of strategy auto: how it is being laid out, or was (core/trials.h).
+struct Trials {
+  // What the job's epochs are for. Of other jobs kNone.
+  enum class Phase { kNone, kProbe, kTrial, kDecided };
+  Phase phase = Phase::kNone;
+  // The keys as the job's file has them; the job's specification has those of the present epoch.
+  v1::ParallelSpec asked;
+  int64_t asked_micro_batch = 0;
+  // Measurements that have begun, and the epoch of the last one.
+  int64_t number = 0;
+  Epoch last_epoch;
+  // Ranks that the candidates are for.
+  int64_t world = 0;
+  // Of each figure the slowest rank's; absent until there was a probe.
+  std::optional<v1::TrialReport> probe;
+  int64_t probe_attempts = 0;
+  // Best first.
+  std::vector<TriedCandidate> candidates;
+  // The one that is tried; -1: none.
+  int64_t current = -1;
+  // Of the present measurement, by rank.
+  std::map<int, v1::TrialReport> reports;
+  std::optional<v1::StrategyDecision> decision;
+  // How the versions of epochs are cut, of the last epochs that trained.
+  std::map<int64_t, v1::ParallelSpec> layouts;
 };
 
 struct JobRecord {
@@ -213,8 +258,14 @@ struct JobRecord {
   std::optional<SavedCheckpoint> checkpoint;
   // Workers with a broken link, which take no part any more.
   std::set<WorkerId> excluded;
+  // Links to processes that store or give shards: others are chosen.
+  std::set<Link> broken;
+  // The newest epoch that workers spoke of and this log does not know, which is older than they
+  // are: the next one comes after it.
+  Epoch told_epoch;
   // Who fell silent with something of the job since its last epoch restored, and was not heard yet.
   std::map<WorkerId, Incarnation> silent;
+  Trials trials;
 };
 
 // All that the coordinator knows for certain: a pure function of the durable events.
@@ -243,10 +294,22 @@ bool IsAtWork(const JobRecord& job);
 bool AllLeft(const JobRecord& job);
 // The worker is a rank of the job's current epoch, or holds copies in it.
 bool IsNamed(const JobRecord& job, const WorkerState& worker);
+// Who has the same can map its memory: the domain's name, or one of its own for who names none.
+std::string MemoryDomainOf(const WorkerState& worker);
 // Both can map memory of one another.
 bool ShareMemory(const WorkerState& a, const WorkerState& b);
 // `from` can open links to `to`.
 bool Reaches(const WorkerState& from, const WorkerState& to);
+// Where it does.
+const std::string& AddressFor(const WorkerState& from, const WorkerState& to);
+// A link between the two broke, in either direction.
+bool IsBroken(const JobRecord& job, const WorkerId& a, const WorkerId& b);
+// It is of strategy auto, and not laid out yet: its epochs measure.
+bool IsUndecided(const JobRecord& job);
+// The first epoch that trains, if there is one.
+Epoch FirstEpochOf(const JobRecord& job);
+// How the versions that an epoch left are cut; nullptr: that is not known any more.
+const v1::ParallelSpec* LayoutOf(const JobRecord& job, int64_t epoch);
 // The process was alive when it was last heard of.
 bool IsAlive(const State& state, const WorkerId& id, Incarnation incarnation);
 

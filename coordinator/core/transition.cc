@@ -1,13 +1,39 @@
 #include "coordinator/core/transition.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
+
+#include "common/printable_text.h"
 
 namespace sherd {
 namespace {
 
 // A line of the coordinator's own in a job's log.
 constexpr int32_t kNoRank = -1;
+// Of why a rank of a job that has ended did.
+constexpr size_t kMostReasonBytes = 256;
+
+// Of a job that has ended, all that only its next epoch would be made of: a thousand of them are
+// kept (snapshot_test.cc says in how many bytes).
+void KeepTheEnd(JobRecord& job) {
+  for (RankState& rank : job.ranks) {
+    rank.holders.clear();
+    rank.reason = PrintableText(rank.reason, kMostReasonBytes);
+  }
+  job.holders.clear();
+  job.restore = {};
+  job.times = {};
+  job.cause.clear();
+  job.complaints.clear();
+  job.patience = {};
+  job.answers.clear();
+  job.starts.clear();
+  job.past_causes.clear();
+  job.excluded.clear();
+  job.broken.clear();
+  job.silent.clear();
+}
 
 }  // namespace
 
@@ -57,6 +83,7 @@ void Transition::End(JobRecord& job, v1::JobState final, std::string reason) {
   job.ended_unix_ms = now_;
   AbortRanks(job, reason);
   Retain(job, /*ended=*/true);
+  KeepTheEnd(job);
   Enter(job, final, std::move(reason));
   v1::JobEvent done;
   done.mutable_done()->set_state(final);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_await.h"
 #include "coordinator/runtime/event_loop.h"
 #include "coordinator/runtime/reply.h"
 
@@ -26,7 +27,7 @@ class Mailbox {
     absl::MutexLock lock(&mutex_);
     const auto arrived = [this]()
                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return result_.has_value(); };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&arrived), patience)) {
+    if (!AwaitSteadily(mutex_, absl::Condition(&arrived), patience)) {
       return absl::DeadlineExceededError("the coordinator is too busy to answer; try again");
     }
     return *std::move(result_);

@@ -1,6 +1,7 @@
 #include "coordinator/rpc/job_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -57,63 +58,72 @@ grpc::Status JobService::Finish(const char* method, const absl::Status& status) 
 }
 
 template <typename T>
-grpc::Status JobService::Forward(const char* method, absl::Duration patience, T* response,
+grpc::Status JobService::Forward(const char* method, const grpc::ServerContext& context, Role role,
+                                 absl::Duration patience, T* response,
                                  std::function<void(Controller&, Reply<T>)> question) {
+  if (const absl::Status allowed = access_.Check(context, role); !allowed.ok()) {
+    return Finish(method, allowed);
+  }
+  const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<T> answer = Ask<T>(loop_, patience, std::move(question));
+  counter_.Took(method, absl::FromChrono(std::chrono::steady_clock::now() - start));
   if (answer.ok()) *response = *std::move(answer);
   return Finish(method, answer.status());
 }
 
-grpc::Status JobService::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
+grpc::Status JobService::Submit(grpc::ServerContext* context, const v1::SubmitRequest* request,
                                 v1::SubmitResponse* response) {
+  if (const absl::Status allowed = access_.Check(*context, Role::kSubmit); !allowed.ok()) {
+    return Finish("Submit", allowed);
+  }
   absl::StatusOr<v1::SubmitRequest> complete = Complete(*request);
   if (!complete.ok()) return Finish("Submit", complete.status());
   return Forward<v1::SubmitResponse>(
-      "Submit", kSubmitPatience, response,
+      "Submit", *context, Role::kSubmit, kSubmitPatience, response,
       [request = *std::move(complete)](Controller& controller, Reply<v1::SubmitResponse> reply) {
         controller.jobs().Submit(request, std::move(reply));
       });
 }
 
-grpc::Status JobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status JobService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                                   v1::ListJobsResponse* response) {
   return Forward<v1::ListJobsResponse>(
-      "ListJobs", kPatience, response,
+      "ListJobs", *context, Role::kView, kPatience, response,
       [next = request->next()](Controller& controller, Reply<v1::ListJobsResponse> reply) {
         controller.jobs().ListJobs(next, std::move(reply));
       });
 }
 
-grpc::Status JobService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status JobService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                 v1::GetJobResponse* response) {
   return Forward<v1::GetJobResponse>(
-      "GetJob", kPatience, response,
+      "GetJob", *context, Role::kView, kPatience, response,
       [id = JobId(request->job_id())](Controller& controller, Reply<v1::GetJobResponse> reply) {
         controller.jobs().GetJob(id, std::move(reply));
       });
 }
 
-grpc::Status JobService::Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
+grpc::Status JobService::Cancel(grpc::ServerContext* context, const v1::CancelRequest* request,
                                 v1::CancelResponse* response) {
   return Forward<v1::CancelResponse>(
-      "Cancel", kPatience, response,
+      "Cancel", *context, Role::kSubmit, kPatience, response,
       [id = JobId(request->job_id())](Controller& controller, Reply<v1::CancelResponse> reply) {
         controller.jobs().Cancel(id, std::move(reply));
       });
 }
 
-grpc::Status JobService::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+grpc::Status JobService::ListWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest*,
                                      v1::ListWorkersResponse* response) {
   return Forward<v1::ListWorkersResponse>(
-      "ListWorkers", kPatience, response,
+      "ListWorkers", *context, Role::kView, kPatience, response,
       [](Controller& controller, Reply<v1::ListWorkersResponse> reply) {
         controller.jobs().ListWorkers(std::move(reply));
       });
 }
 
-grpc::Status JobService::Drain(grpc::ServerContext*, const v1::DrainRequest* request,
+grpc::Status JobService::Drain(grpc::ServerContext* context, const v1::DrainRequest* request,
                                v1::DrainResponse* response) {
-  return Forward<v1::DrainResponse>("Drain", kPatience, response,
+  return Forward<v1::DrainResponse>("Drain", *context, Role::kAdmin, kPatience, response,
                                     [id = WorkerId(request->worker_id())](
                                         Controller& controller, Reply<v1::DrainResponse> reply) {
                                       controller.jobs().Drain(id, std::move(reply));
@@ -127,6 +137,7 @@ grpc::Status JobService::Watch(grpc::ServerContext* context, const v1::WatchRequ
 
 absl::Status JobService::Stream(grpc::ServerContext& context, const v1::WatchRequest& request,
                                 grpc::ServerWriter<v1::WatchResponse>& writer) {
+  SHERD_RETURN_IF_ERROR(access_.Check(context, Role::kView));
   int64_t after = request.after_sequence();
   while (!context.IsCancelled()) {
     SHERD_ASSIGN_OR_RETURN(

@@ -1,17 +1,19 @@
 #pragma once
 
 #include "absl/time/time.h"
+#include "coordinator/rpc/access.h"
 #include "coordinator/rpc/ask.h"
 #include "coordinator/rpc/rpc_counter.h"
 #include "sherd/v1/job_service.grpc.pb.h"
 
 namespace sherd {
 
-// The users' edge: checks requests, asks the event loop, and turns its answers into gRPC's. Each
-// call has a thread of gRPC's own.
+// The users' edge: checks who calls and requests, asks the event loop, and turns its answers into
+// gRPC's. Each call has a thread of gRPC's own.
 class JobService final : public v1::JobService::Service {
  public:
-  JobService(EventLoop& loop, RpcCounter& counter) : loop_(loop), counter_(counter) {}
+  JobService(EventLoop& loop, RpcCounter& counter, Access& access)
+      : loop_(loop), counter_(counter), access_(access) {}
 
   grpc::Status Submit(grpc::ServerContext* context, const v1::SubmitRequest* request,
                       v1::SubmitResponse* response) override;
@@ -29,9 +31,11 @@ class JobService final : public v1::JobService::Service {
                      v1::DrainResponse* response) override;
 
  private:
-  // Asks the loop; the answer becomes `response` or the status, and is counted.
+  // Asks the loop when whoever calls has the role; the answer becomes `response` or the status, and
+  // is counted.
   template <typename T>
-  grpc::Status Forward(const char* method, absl::Duration patience, T* response,
+  grpc::Status Forward(const char* method, const grpc::ServerContext& context, Role role,
+                       absl::Duration patience, T* response,
                        std::function<void(Controller&, Reply<T>)> question);
   grpc::Status Finish(const char* method, const absl::Status& status);
   absl::Status Stream(grpc::ServerContext& context, const v1::WatchRequest& request,
@@ -39,6 +43,7 @@ class JobService final : public v1::JobService::Service {
 
   EventLoop& loop_;
   RpcCounter& counter_;
+  Access& access_;
 };
 
 }  // namespace sherd

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/status_macros.h"
+#include "coordinator/rpc/access.h"
 #include "coordinator/rpc/job_service.h"
 #include "coordinator/rpc/rpc_counter.h"
 #include "coordinator/rpc/worker_service.h"
@@ -31,18 +33,22 @@ void AgreeOnKeepalive(grpc::ServerBuilder& builder) {
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(EventLoop& loop, prometheus::Registry& registry)
-      : counter_(registry), jobs_(loop, counter_), workers_(loop, counter_) {}
+  GrpcServer(EventLoop& loop, prometheus::Registry& registry, std::unique_ptr<Access> access)
+      : counter_(registry),
+        access_(std::move(access)),
+        jobs_(loop, counter_, *access_),
+        workers_(loop, counter_, *access_) {}
   ~GrpcServer() override {
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now() + kGrace);
     server_->Wait();
   }
 
-  absl::Status Listen(const std::string& address) {
+  absl::Status Listen(const std::string& address,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials) {
     int port = 0;
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(address, credentials, &port);
     // Two coordinators must not share a port by accident (F28).
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     AgreeOnKeepalive(builder);
@@ -70,6 +76,7 @@ class GrpcServer final : public Server {
 
  private:
   RpcCounter counter_;
+  const std::unique_ptr<Access> access_;
   JobService jobs_;
   WorkerService workers_;
   std::unique_ptr<grpc::Server> server_;
@@ -78,12 +85,19 @@ class GrpcServer final : public Server {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& address, EventLoop& loop,
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, EventLoop& loop,
                                                       prometheus::Registry& registry) {
+  SHERD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
+                         MakeServerCredentials(options.security, options.address));
+  std::unique_ptr<Access> access = Access::Open();
+  if (!options.tokens.empty()) {
+    SHERD_ASSIGN_OR_RETURN(access, Access::FromFile(options.tokens));
+  }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto server = std::make_unique<GrpcServer>(loop, registry);
-  if (absl::Status status = server->Listen(address); !status.ok()) return status;
+  auto server = std::make_unique<GrpcServer>(loop, registry, std::move(access));
+  if (absl::Status status = server->Listen(options.address, credentials); !status.ok())
+    return status;
   return std::unique_ptr<Server>(std::move(server));
 }
 

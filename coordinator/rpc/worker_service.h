@@ -1,5 +1,6 @@
 #pragma once
 
+#include "coordinator/rpc/access.h"
 #include "coordinator/rpc/rpc_counter.h"
 #include "coordinator/runtime/event_loop.h"
 #include "sherd/v1/worker.grpc.pb.h"
@@ -11,7 +12,8 @@ namespace sherd {
 class WorkerService final
     : public v1::WorkerService::WithCallbackMethod_Session<v1::WorkerService::Service> {
  public:
-  WorkerService(EventLoop& loop, RpcCounter& counter) : loop_(loop), counter_(counter) {}
+  WorkerService(EventLoop& loop, RpcCounter& counter, Access& access)
+      : loop_(loop), counter_(counter), access_(access) {}
 
   grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse>* Session(
       grpc::CallbackServerContext* context) override;
@@ -21,6 +23,7 @@ class WorkerService final
  private:
   EventLoop& loop_;
   RpcCounter& counter_;
+  Access& access_;
 };
 
 }  // namespace sherd

@@ -28,17 +28,17 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
               .disconnected = [this](const WorkerId& worker) { jobs_.OnDisconnected(worker); },
               .located =
                   [this](const WorkerId& worker, const v1::RankPosition& position) {
-                    hangs_.OnPosition(worker, position);
+                    looks_.OnPosition(worker, position);
                   }}),
       jobs_(options.inspection_deadline, clock, journal_, timers_, fleet_, std::move(random),
             [this](v1::DurableEvent event) { Append(std::move(event)); }),
-      hangs_(
-          {options.fleet.failure_detection, options.formation_time, fleet_.CheckInterval()}, clock,
-          journal_, timers_,
-          [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
-            fleet_.Send(worker, incarnation, std::move(message));
-          },
-          [this](v1::DurableEvent event) { Append(std::move(event)); }) {}
+      looks_(clock, journal_, timers_,
+             [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
+               fleet_.Send(worker, incarnation, std::move(message));
+             }),
+      hangs_({options.fleet.failure_detection, options.formation_time, fleet_.CheckInterval()},
+             clock, journal_, looks_,
+             [this](v1::DurableEvent event) { Append(std::move(event)); }) {}
 
 absl::Status Controller::Recover() {
   SHERD_RETURN_IF_ERROR(journal_.Recover());
@@ -62,6 +62,7 @@ absl::Status Controller::Recover() {
 }
 
 void Controller::Append(v1::DurableEvent event) {
+  metrics_.Observe(event);
   for (const Action& action : journal_.Append(std::move(event))) Perform(action);
 }
 
@@ -119,10 +120,14 @@ void Controller::WatchFormation(const JobId& job, Epoch epoch) {
     const JobRecord* record = FindJob(state(), job);
     if (record == nullptr || record->epoch != epoch) return;
     if (record->state != v1::JOB_STATE_FORMING) return;
-    v1::DurableEvent event;
-    event.mutable_formation_expired()->set_job_id(job.value());
-    event.mutable_formation_expired()->set_epoch(epoch.value());
-    Append(std::move(event));
+    const auto expire = [this, epoch](const JobRecord& expired) {
+      v1::DurableEvent event;
+      event.mutable_formation_expired()->set_job_id(expired.id.value());
+      event.mutable_formation_expired()->set_epoch(epoch.value());
+      Append(std::move(event));
+    };
+    if (!ReadsState(*record)) return expire(*record);
+    looks_.ExpireUnlessCopying(*record, options_.formation_time, expire);
   });
 }
 
@@ -157,10 +162,13 @@ void Controller::WatchPause(const JobId& job, Epoch epoch) {
     const JobRecord* record = FindJob(state(), job);
     if (record == nullptr || record->epoch != epoch) return;
     if (record->state != v1::JOB_STATE_RECOVERING || !IsAtWork(*record)) return;
-    hangs_.Convict(*record, /*rank=*/-1,
-                   absl::StrCat("the ranks did not stop within ", absl::FormatDuration(patience),
-                                " after they were asked to"),
-                   patience);
+    looks_.ExpireUnlessCopying(*record, patience, [this, patience](const JobRecord& stuck) {
+      if (!IsAtWork(stuck)) return;
+      hangs_.Convict(stuck, /*rank=*/-1,
+                     absl::StrCat("the ranks did not stop within ", absl::FormatDuration(patience),
+                                  " after they were asked to"),
+                     patience);
+    });
   });
 }
 
@@ -171,8 +179,8 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
   const absl::Duration detection =
       own > 0 ? absl::Milliseconds(own) : options_.fleet.failure_detection;
   const absl::Duration delay = patience.delay_ms >= 0 ? absl::Milliseconds(patience.delay_ms)
-                               : patience.what == Patience::For::kSilent ? 2 * detection
-                                                                         : detection;
+                               : patience.what == Patience::For::kSave ? detection
+                                                                       : 2 * detection;
   timers_.At(clock_.Now() + delay, [this, job, epoch, since = patience.since_unix_ms] {
     const JobRecord* record = FindJob(state(), job);
     if (record == nullptr || record->epoch != epoch) return;

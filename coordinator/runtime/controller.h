@@ -11,6 +11,7 @@
 #include "coordinator/runtime/hang_watch.h"
 #include "coordinator/runtime/job_desk.h"
 #include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/rank_looks.h"
 #include "coordinator/runtime/timer_queue.h"
 #include "coordinator/store/event_log.h"
 
@@ -20,7 +21,7 @@ struct ControllerOptions {
   FleetOptions fleet;
   absl::Duration inspection_deadline = absl::Seconds(10);
   // From Assign until every rank is ready; workers give up on each other well before (F33). What
-  // they have to read comes on top (runtime/state_time.h).
+  // they have to read comes on top (runtime/state_time.h), and more while they read on.
   absl::Duration formation_time = absl::Seconds(120);
   // From Abort until the rank is released, and from ReportHoldings until it is answered; a worker
   // needs 500 ms. One that takes this long is given up, so that no job waits for it for ever.
@@ -50,6 +51,8 @@ class Controller {
   absl::Status EndTurn();
   // When the next turn must end at the latest, even if nothing happens.
   absl::Time NextDeadline() const;
+  // An end in order, after EndTurn: what was committed is left as a snapshot (Journal::Seal).
+  void Seal() { journal_.Seal(); }
   // Closes all streams and drops what waits.
   void Stop();
 
@@ -75,6 +78,7 @@ class Controller {
   TimerQueue timers_;
   Fleet fleet_;
   JobDesk jobs_;
+  RankLooks looks_;
   HangWatch hangs_;
   AssignmentBuilder assignments_;
   absl::Time next_check_ = absl::InfinitePast();

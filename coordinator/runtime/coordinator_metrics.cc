@@ -11,6 +11,13 @@ prometheus::Family<prometheus::Gauge>& Gauges(prometheus::Registry& registry,
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
 }
 
+prometheus::Family<prometheus::Counter>& LostWorkers(prometheus::Registry& registry) {
+  return prometheus::BuildCounter()
+      .Name("sherd_workers_lost_total")
+      .Help("Workers lost since the start: silent for longer than the failure detection, or ended.")
+      .Register(registry);
+}
+
 }  // namespace
 
 CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry)
@@ -25,6 +32,8 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry)
                    .Help("Durable events appended since the start.")
                    .Register(registry)
                    .Add({})),
+      silent_workers_(LostWorkers(registry).Add({{"how", "silent"}})),
+      ended_workers_(LostWorkers(registry).Add({{"how", "ended"}})),
       job_metrics_(registry) {
   for (int number = v1::JOB_STATE_QUEUED; number <= v1::JOB_STATE_CANCELLED; ++number) {
     const std::string state(NameOf(static_cast<v1::JobState>(number)));
@@ -33,6 +42,11 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry)
   for (const char* status : {"idle", "busy", "draining", "drained", "lost"}) {
     workers_by_status_[status] = &workers_.Add({{"status", status}});
   }
+}
+
+void CoordinatorMetrics::Observe(const v1::DurableEvent& event) {
+  if (!event.has_worker_lost()) return;
+  (event.worker_lost().silent_ms() > 0 ? silent_workers_ : ended_workers_).Increment();
 }
 
 void CoordinatorMetrics::Update(const Journal& journal, int64_t sessions, absl::Time now) {

@@ -22,6 +22,8 @@ class CoordinatorMetrics {
 
   // Brings all series up to date. Series of jobs that have ended are removed (F58).
   void Update(const Journal& journal, int64_t sessions, absl::Time now);
+  // Counts what is appended to the log.
+  void Observe(const v1::DurableEvent& event);
   // Counts what is published to a job's feed.
   void Observe(const v1::JobEvent& entry) { job_metrics_.Observe(entry); }
   void SetQueueDepth(int64_t commands) { queue_depth_.Set(static_cast<double>(commands)); }
@@ -32,6 +34,8 @@ class CoordinatorMetrics {
   prometheus::Gauge& sessions_;
   prometheus::Gauge& queue_depth_;
   prometheus::Counter& appends_;
+  prometheus::Counter& silent_workers_;
+  prometheus::Counter& ended_workers_;
   JobMetrics job_metrics_;
   std::map<std::string, prometheus::Gauge*> jobs_by_state_;
   std::map<std::string, prometheus::Gauge*> workers_by_status_;

@@ -13,7 +13,7 @@ bool EventLoop::Post(Command command, absl::Duration patience) {
   const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopped_ || commands_.size() < capacity_;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&has_room), patience);
+  await_.Await(mutex_, absl::Condition(&has_room), patience);
   if (stopped_ || commands_.size() >= capacity_) return false;
   commands_.push_back(std::move(command));
   metrics_.SetQueueDepth(static_cast<int64_t>(commands_.size()));
@@ -26,7 +26,7 @@ std::deque<EventLoop::Command> EventLoop::TakeCommands() {
   const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopped_ || !commands_.empty();
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&has_news), idle);
+  await_.Await(mutex_, absl::Condition(&has_news), idle);
   metrics_.SetQueueDepth(0);
   return std::exchange(commands_, {});
 }
@@ -51,6 +51,7 @@ absl::Status EventLoop::Run() {
   }
   dropped.clear();
   controller_.Stop();
+  if (status.ok()) controller_.Seal();
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/steady_await.h"
 #include "coordinator/runtime/controller.h"
 #include "coordinator/runtime/coordinator_metrics.h"
 
@@ -29,8 +30,8 @@ class EventLoop {
   // stopped. Any thread but the loop's own.
   bool Post(Command command, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Works until Stop, or until the event log cannot be written, which is the error returned. Drops
-  // the commands that are left.
+  // Works until Stop, and seals the log, or until that cannot be written, which is the error
+  // returned. Drops the commands that are left.
   absl::Status Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -45,6 +46,7 @@ class EventLoop {
   CoordinatorMetrics& metrics_;
   const size_t capacity_;
   absl::Mutex mutex_;
+  SteadyAwait await_;
   std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };

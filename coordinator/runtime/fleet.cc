@@ -109,7 +109,9 @@ void Fleet::Admit(const v1::Hello& hello, std::shared_ptr<WorkerLink> link) {
   const WorkerId id(hello.worker_id());
   const Incarnation incarnation(hello.incarnation());
   const WorkerState* known = FindWorker(journal_.state(), id);
-  const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation;
+  // One that speaks of what the log does not know is told to stop, as one that was given up.
+  const bool resumed = known != nullptr && known->alive && known->incarnation == incarnation &&
+                       !SpeaksBeyond(journal_.state(), *known, hello);
   Session& session = sessions_[id];
   const bool replaces = session.link != nullptr;
   if (replaces) {
@@ -155,6 +157,7 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_network_address(hello.network_address());
   joined->set_numerics_fingerprint(hello.numerics_fingerprint());
   joined->set_output_root(hello.output_root());
+  joined->set_memory_bytes(hello.memory_bytes());
   joined->set_job_id(hello.job_id());
   joined->set_epoch(hello.epoch());
   joined->set_rank(hello.rank());

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/printable_text.h"
 #include "coordinator/runtime/hang_verdict.h"
 #include "coordinator/runtime/state_time.h"
 
@@ -15,9 +14,6 @@ constexpr int kDetectionTimes = 10;
 constexpr int kStepTimes = 5;
 // Of which the median is taken.
 constexpr size_t kLastSteps = 16;
-// A rank answers at once.
-constexpr absl::Duration kAnswerTime = absl::Milliseconds(500);
-constexpr size_t kMostOperationBytes = 256;
 
 bool IsSamePlace(const v1::RankPosition& a, const v1::RankPosition& b) {
   return a.step() == b.step() && a.operation() == b.operation() && a.waiting() == b.waiting();
@@ -26,12 +22,11 @@ bool IsSamePlace(const v1::RankPosition& a, const v1::RankPosition& b) {
 }  // namespace
 
 HangWatch::HangWatch(const HangOptions& options, const Clock& clock, const Journal& journal,
-                     TimerQueue& timers, Send send, Append append)
+                     RankLooks& looks, Append append)
     : options_(options),
       clock_(clock),
       journal_(journal),
-      timers_(timers),
-      send_(std::move(send)),
+      looks_(looks),
       append_(std::move(append)) {}
 
 absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
@@ -95,62 +90,33 @@ void HangWatch::Check(absl::Time now) {
     if (Moves(job, watch)) {
       watch.since = now;
       watch.asking = false;
+      watch.copying = CopyProgress();
     }
     if (watch.asking || now - watch.since <= PatienceOf(job)) continue;
     watch.asking = true;
-    Ask(job, [this](const JobRecord& asked, Watch& first) {
-      const Positions before = std::exchange(first.positions, {});
-      Ask(asked,
-          [this, before](const JobRecord& again, Watch& second) { Judge(again, second, before); });
-    });
+    looks_.Look(job, [this](const JobRecord& asked, const Positions& first,
+                            const Positions& second) { Judge(asked, first, second); });
   }
 }
 
-void HangWatch::Ask(const JobRecord& job, std::function<void(const JobRecord&, Watch&)> then) {
-  v1::SessionResponse message;
-  message.mutable_locate()->set_job_id(job.id.value());
-  message.mutable_locate()->set_epoch(job.epoch.value());
-  for (const RankState& rank : job.ranks) send_(rank.worker, rank.incarnation, message);
-  timers_.At(clock_.Now() + kAnswerTime,
-             [this, id = job.id, epoch = job.epoch, then = std::move(then)] {
-               const auto found = watches_.find(id);
-               const JobRecord* record = FindJob(journal_.state(), id);
-               if (found == watches_.end() || record == nullptr || !IsWatched(*record)) return;
-               if (record->epoch != epoch || found->second.epoch != epoch || !found->second.asking)
-                 return;
-               then(*record, found->second);
-             });
-}
-
-void HangWatch::OnPosition(const WorkerId& worker, const v1::RankPosition& position) {
-  const auto found = watches_.find(JobId(position.job_id()));
-  const JobRecord* job = FindJob(journal_.state(), JobId(position.job_id()));
-  if (found == watches_.end() || job == nullptr || !found->second.asking) return;
-  if (job->epoch != Epoch(position.epoch()) || position.rank() < 0 ||
-      position.rank() >= static_cast<int32_t>(job->ranks.size()) ||
-      job->ranks[position.rank()].worker != worker) {
-    return;
-  }
-  v1::RankPosition& kept = found->second.positions[position.rank()];
-  kept = position;
-  kept.set_operation(PrintableText(position.operation(), kMostOperationBytes));
-}
-
-void HangWatch::Judge(const JobRecord& job, Watch& watch, const Positions& before) {
-  const bool moves =
-      std::any_of(watch.positions.begin(), watch.positions.end(), [&](const auto& entry) {
-        const auto earlier = before.find(entry.first);
-        return earlier != before.end() && !IsSamePlace(earlier->second, entry.second);
-      });
+void HangWatch::Judge(const JobRecord& job, const Positions& first, const Positions& second) {
+  const auto found = watches_.find(job.id);
+  if (found == watches_.end() || !IsWatched(job)) return;
+  Watch& watch = found->second;
+  if (watch.epoch != job.epoch || !watch.asking) return;
+  const bool moves = std::any_of(second.begin(), second.end(), [&](const auto& entry) {
+    const auto earlier = first.find(entry.first);
+    return earlier != first.end() && !IsSamePlace(earlier->second, entry.second);
+  });
+  const bool copies = watch.copying.Judge(first, second, clock_.Now());
   const absl::Duration stalled = clock_.Now() - watch.since;
-  if (moves) {
-    // A long evaluation, a slow disk: it is looked at again later.
+  if (moves || copies) {
+    // A long evaluation, a slow disk or network: it is looked at again later.
     watch.since = clock_.Now();
     watch.asking = false;
-    watch.positions.clear();
     return;
   }
-  const HangVerdict verdict = JudgeHang(job, watch.positions, stalled);
+  const HangVerdict verdict = JudgeHang(job, second, stalled);
   Convict(job, verdict.rank, verdict.sentence, stalled);
 }
 

@@ -9,9 +9,9 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "coordinator/runtime/copy_progress.h"
 #include "coordinator/runtime/journal.h"
-#include "coordinator/runtime/timer_queue.h"
-#include "sherd/v1/worker.pb.h"
+#include "coordinator/runtime/rank_looks.h"
 
 namespace sherd {
 
@@ -27,20 +27,18 @@ struct HangOptions {
 
 // Finds jobs that do not get on although all their workers are alive, from the first step to the
 // last file. Of a job without a new step for its patience every rank is asked where it is, twice;
-// when none has moved in between, the job hangs, and the verdict names who is to blame. One thread.
+// when none has moved in between, nor copies what takes long (CopyProgress), the job hangs, and the
+// verdict names who is to blame. One thread.
 class HangWatch {
  public:
   using Append = std::function<void(v1::DurableEvent)>;
-  using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
 
   HangWatch(const HangOptions& options, const Clock& clock, const Journal& journal,
-            TimerQueue& timers, Send send, Append append);
+            RankLooks& looks, Append append);
   HangWatch(const HangWatch&) = delete;
 
   // Call often: what is done between two calls is dated with the later one.
   void Check(absl::Time now);
-  // A worker's answer to LocateRank; ignored when it was not asked.
-  void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
   // The longest time between two steps: ten times failure_detection, or five times the median of
   // the last steps; at least first_step_time before the first one. After the last one, and of an
   // epoch that only saves: that, and the time to write the state.
@@ -49,7 +47,6 @@ class HangWatch {
   void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);
 
  private:
-  using Positions = std::map<int, v1::RankPosition>;
   struct Watch {
     Epoch epoch;
     // What the job had done, and since when nothing came after it.
@@ -59,23 +56,21 @@ class HangWatch {
     int64_t finished = 0;  // ranks
     absl::Time since;
     std::deque<double> step_ms;
-    // Ranks are being asked.
+    // Ranks are being looked at.
     bool asking = false;
-    Positions positions;
+    CopyProgress copying;
   };
 
   static bool IsWatched(const JobRecord& job);
   // Whether the job did something since the last look.
   bool Moves(const JobRecord& job, Watch& watch) const;
-  // Has every rank asked; `then` gets the answers that came in time, if there is still a reason.
-  void Ask(const JobRecord& job, std::function<void(const JobRecord&, Watch&)> then);
-  void Judge(const JobRecord& job, Watch& watch, const Positions& before);
+  // If there is still a reason to.
+  void Judge(const JobRecord& job, const Positions& first, const Positions& second);
 
   const HangOptions options_;
   const Clock& clock_;
   const Journal& journal_;
-  TimerQueue& timers_;
-  const Send send_;
+  RankLooks& looks_;
   const Append append_;
   std::map<JobId, Watch> watches_;
   absl::Time last_check_ = absl::InfinitePast();

@@ -11,8 +11,10 @@
 #include "coordinator/core/directories.h"
 #include "coordinator/core/reducer.h"
 #include "coordinator/runtime/invalid_fields.h"
+#include "coordinator/runtime/take_model.h"
 #include "coordinator/runtime/views.h"
 #include "plan/job_spec.h"
+#include "plan/model_folder.h"
 
 namespace sherd {
 namespace {
@@ -78,7 +80,8 @@ absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
   v1::InvalidField& bad = *fields.add_fields();
   bad.set_field("data");
-  for (const char* field : {"data.train", "data.eval", "checkpoint.dir"}) {
+  for (const char* field :
+       {"model.from", "data.train", "data.eval", "data.tokenizer", "checkpoint.dir"}) {
     absl::string_view sentence = said;
     if (!absl::ConsumePrefix(&sentence, field) || !absl::ConsumePrefix(&sentence, ": ")) continue;
     bad.set_field(field);
@@ -112,7 +115,7 @@ void JobDesk::Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse>
       seen != state.jobs_by_request.end()) {
     const JobRecord& job = *FindJob(state, seen->second);
     v1::SubmitResponse response;
-    *response.mutable_job() = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kFull);
+    *response.mutable_job() = ViewJob(job, journal_.feed(), JobDetail::kFull);
     return Answer<v1::SubmitResponse>(reply, std::move(response));
   }
   for (auto& [number, inspection] : inspections_) {
@@ -170,6 +173,7 @@ void JobDesk::AskWorker(uint64_t number, const Inspection& inspection, const Wor
   question->set_seq_len(spec.train().seq_len());
   question->set_vocab(spec.model().vocab());
   *question->mutable_checkpoint() = spec.checkpoint();
+  question->set_model_from(spec.model().from());
   fleet_.Send(worker, FindWorker(journal_.state(), worker)->incarnation, std::move(message));
 }
 
@@ -178,13 +182,14 @@ void JobDesk::OnInspected(const WorkerId& worker, const v1::DataInspection& answ
   if (found == inspections_.end()) return;
   const std::vector<WorkerId>& asked = found->second.asked;
   if (std::count(asked.begin(), asked.end(), worker) == 0) return;
-  const Inspection inspection = std::move(found->second);
+  Inspection inspection = std::move(found->second);
   inspections_.erase(found);
-  if (answer.error().empty()) {
-    Accept(inspection);
-  } else {
-    Refuse(inspection, BadFiles(PrintableText(answer.error(), kMostSaidBytes)));
+  if (!answer.error().empty()) {
+    return Refuse(inspection, BadFiles(PrintableText(answer.error(), kMostSaidBytes)));
   }
+  const absl::Status taken = TakeModel(answer, *inspection.request.mutable_spec());
+  if (!taken.ok()) return Refuse(inspection, taken);
+  Accept(inspection);
 }
 
 void JobDesk::OnDisconnected(const WorkerId& worker) {
@@ -204,6 +209,11 @@ void JobDesk::OnDisconnected(const WorkerId& worker) {
 }
 
 void JobDesk::Accept(const Inspection& inspection) {
+  if (AwaitsShape(inspection.request.spec().model())) {
+    return Refuse(inspection, absl::FailedPreconditionError(
+                                  "model.from: a worker must read the model's shape in the folder, "
+                                  "and none is connected; start workers, then submit again"));
+  }
   // Another job may have taken the directory during the inspection.
   if (absl::Status status = CheckDirectory(journal_.state(), inspection.request.spec());
       !status.ok()) {
@@ -218,7 +228,8 @@ void JobDesk::Accept(const Inspection& inspection) {
   submitted->set_secret(random_(kSecretBytes));
   append_(std::move(event));
   v1::SubmitResponse response;
-  *response.mutable_job() = ViewJob(*FindJob(journal_.state(), id), {}, JobDetail::kFull);
+  *response.mutable_job() =
+      ViewJob(*FindJob(journal_.state(), id), journal_.feed(), JobDetail::kFull);
   response.set_created(true);
   for (const Reply<v1::SubmitResponse>& reply : inspection.replies) {
     Answer<v1::SubmitResponse>(reply, response);
@@ -248,7 +259,7 @@ void JobDesk::Cancel(const JobId& id, Reply<v1::CancelResponse> reply) {
     append_(std::move(event));
   }
   v1::CancelResponse response;
-  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  *response.mutable_job() = ViewJob(*job, journal_.feed(), JobDetail::kFull);
   Answer<v1::CancelResponse>(reply, std::move(response));
 }
 
@@ -256,7 +267,8 @@ void JobDesk::GetJob(const JobId& id, Reply<v1::GetJobResponse> reply) {
   const JobRecord* job = FindJob(journal_.state(), id);
   if (job == nullptr) return Answer<v1::GetJobResponse>(reply, NoSuchJob(journal_.state(), id));
   v1::GetJobResponse response;
-  *response.mutable_job() = ViewJob(*job, journal_.feed().ProgressOf(id), JobDetail::kFull);
+  *response.mutable_job() = ViewJob(*job, journal_.feed(), JobDetail::kFull);
+  response.mutable_job()->set_last_event(journal_.feed().LastSequence(id));
   Answer<v1::GetJobResponse>(reply, std::move(response));
 }
 
@@ -268,7 +280,7 @@ void JobDesk::ListJobs(int64_t next, Reply<v1::ListJobsResponse> reply) {
   for (auto entry = next > 0 ? newest_first.lower_bound(next) : newest_first.begin();
        entry != newest_first.end(); ++entry) {
     const JobRecord& job = *entry->second;
-    v1::Job view = ViewJob(job, journal_.feed().ProgressOf(job.id), JobDetail::kSummary);
+    v1::Job view = ViewJob(job, journal_.feed(), JobDetail::kSummary);
     bytes += static_cast<int64_t>(view.ByteSizeLong());
     if (bytes > kMostListBytes && !response.jobs().empty()) {
       response.set_next(entry->first);

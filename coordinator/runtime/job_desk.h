@@ -41,7 +41,7 @@ class JobDesk {
   // worker, if one is connected, looks at the job's files first: kInvalidArgument with its
   // sentence; kResourceExhausted when no worker looks in time, or too many jobs are queued;
   // kFailedPrecondition when a job that has not ended writes to its checkpoint.dir, in it or
-  // around it.
+  // around it, or when model.from is to tell the shape and no worker can read it.
   void Submit(const v1::SubmitRequest& request, Reply<v1::SubmitResponse> reply);
   void Cancel(const JobId& id, Reply<v1::CancelResponse> reply);
   void GetJob(const JobId& id, Reply<v1::GetJobResponse> reply);

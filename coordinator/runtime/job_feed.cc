@@ -28,7 +28,9 @@ void JobFeed::Restore(const FeedSummary& summary) {
   if (rolled_back > summary.last_eval.sequence()) {
     progress.eval_step = std::min(progress.eval_step, to_step);
   }
-  jobs_[summary.job] = {summary.last_sequence, summary.log_lines, progress};
+  Entry& job = jobs_[summary.job];
+  job = {summary.last_sequence, summary.log_lines, progress, {}};
+  if (summary.last_step.has_step()) job.latest.step = summary.last_step.step();
 }
 
 std::optional<v1::JobEvent> JobFeed::Add(v1::JobEvent entry) {
@@ -45,6 +47,17 @@ std::optional<v1::JobEvent> JobFeed::Add(v1::JobEvent entry) {
     job.progress.step = entry.step().step();
     job.progress.loss = entry.step().loss();
     job.progress.step_ms = entry.step().step_ms();
+    job.latest.step = entry.step();
+  }
+  if (entry.has_epoch()) {
+    job.latest.epoch = entry.epoch();
+    job.latest.peaks.clear();
+  }
+  if (entry.has_ledger()) {
+    const auto peak = entry.ledger().memory().find("peak");
+    if (peak != entry.ledger().memory().end()) {
+      job.latest.peaks[entry.ledger().rank()] = peak->second;
+    }
   }
   if (entry.has_eval()) job.progress.eval_step = entry.eval().step();
   // What was lost is reported again.
@@ -69,6 +82,11 @@ int64_t JobFeed::LastSequence(const JobId& job) const {
 Progress JobFeed::ProgressOf(const JobId& job) const {
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? Progress{} : found->second.progress;
+}
+
+const Latest* JobFeed::LatestOf(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second.latest;
 }
 
 }  // namespace sherd

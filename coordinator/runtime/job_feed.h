@@ -27,6 +27,15 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+// The newest entries of a job's feed that say how it does. Without those of an earlier life of the
+// coordinator, but for the step.
+struct Latest {
+  std::optional<v1::StepReport> step;
+  std::optional<v1::EpochReport> epoch;
+  // Peak memory by rank of that epoch.
+  std::map<int32_t, v1::LedgerLine> peaks;
+};
+
 // Numbers the entries of each job's feed. Stores nothing itself. One thread.
 class JobFeed {
  public:
@@ -40,12 +49,15 @@ class JobFeed {
 
   int64_t LastSequence(const JobId& job) const;
   Progress ProgressOf(const JobId& job) const;
+  // Null when nothing was published yet. Valid until the next call that changes the feed.
+  const Latest* LatestOf(const JobId& job) const;
 
  private:
   struct Entry {
     int64_t last_sequence = 0;
     int64_t log_lines = 0;
     Progress progress;
+    Latest latest;
   };
   std::map<JobId, Entry> jobs_;
 };

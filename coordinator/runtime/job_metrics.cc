@@ -1,6 +1,7 @@
 #include "coordinator/runtime/job_metrics.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "coordinator/core/copies.h"
 #include "plan/job_spec.h"
@@ -48,7 +49,8 @@ const char* NameOf(EndKind kind) {
 
 JobMetrics::JobMetrics(prometheus::Registry& registry)
     : info_(Gauges(registry, "sherd_job_info", "Jobs that have not ended; the value is 1.")),
-      step_(Gauges(registry, "sherd_job_step", "Last committed step.")),
+      step_(Gauges(registry, "sherd_job_step",
+                   "Last committed step; it goes back when steps are lost.")),
       loss_(Gauges(registry, "sherd_job_loss", "Loss of the last step, nats a token.")),
       world_(Gauges(registry, "sherd_job_world", "Ranks of the current epoch.")),
       copies_(Gauges(registry, "sherd_job_copies",
@@ -67,6 +69,11 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
                             .Name("sherd_recovery_seconds")
                             .Help("Time from what ended an epoch to the next step, by phase.")
                             .Register(registry)),
+      warnings_(prometheus::BuildCounter()
+                    .Name("sherd_job_warnings_total")
+                    .Help("Warnings in the feeds of jobs since the start, by kind; a checkpoint "
+                          "that could not be saved counts as checkpoint.")
+                    .Register(registry)),
       checkpoint_seconds_(prometheus::BuildHistogram()
                               .Name("sherd_checkpoint_seconds")
                               .Help("Time from a snapshot to the durable checkpoint.")
@@ -76,7 +83,39 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
                              .Name("sherd_rolled_back_steps_total")
                              .Help("Committed steps that were lost and trained again.")
                              .Register(registry)
-                             .Add({})) {}
+                             .Add({})) {
+  for (const char* kind : {"straggler", "replicas", "divergence", "numerics", "checkpoint"}) {
+    warnings_.Add({{"kind", kind}});
+  }
+}
+
+void JobMetrics::StepTime::Add(int64_t step, double seconds) {
+  constexpr size_t kMostPoints = 1024;
+  if (by_step_.empty()) by_step_[step - 1] = 0;
+  by_step_[step] = by_step_.rbegin()->second + seconds;
+  if (by_step_.size() <= kMostPoints) return;
+  // Not the last, which is added to, nor the first, behind which nothing is known.
+  bool every_second = false;
+  const int64_t first = by_step_.begin()->first;
+  std::erase_if(by_step_, [&](const auto& point) {
+    if (point.first == first || point.first == step) return false;
+    return every_second = !every_second;
+  });
+}
+
+void JobMetrics::StepTime::RollBack(int64_t to_step) {
+  const auto after = by_step_.upper_bound(to_step);
+  if (after == by_step_.end()) return;
+  double seconds = 0;
+  if (after != by_step_.begin()) {
+    const auto before = std::prev(after);
+    const double part = static_cast<double>(to_step - before->first) /
+                        static_cast<double>(after->first - before->first);
+    seconds = before->second + part * (after->second - before->second);
+  }
+  by_step_.erase(after, by_step_.end());
+  by_step_[to_step] = seconds;
+}
 
 void JobMetrics::Observe(const v1::JobEvent& entry) {
   Account& account = accounts_[JobId(entry.job_id())];
@@ -86,16 +125,22 @@ void JobMetrics::Observe(const v1::JobEvent& entry) {
   } else if (entry.has_step()) {
     // A coordinator that came back sees a job that runs.
     account.running_since = std::min(account.running_since, time);
-    account.step_seconds += std::max(0.0, entry.step().step_ms()) / kMillisecondsPerSecond;
-  } else if (entry.has_rollback() && entry.rollback().from_step() > 0) {
-    const auto kept = static_cast<double>(entry.rollback().to_step());
-    account.step_seconds *= kept / static_cast<double>(entry.rollback().from_step());
-    rolled_back_steps_.Increment(static_cast<double>(entry.rollback().from_step()) - kept);
+    account.steps.Add(entry.step().step(),
+                      std::max(0.0, entry.step().step_ms()) / kMillisecondsPerSecond);
+  } else if (entry.has_rollback()) {
+    const v1::Rollback& rollback = entry.rollback();
+    account.steps.RollBack(rollback.to_step());
+    rolled_back_steps_.Increment(
+        static_cast<double>(std::max<int64_t>(0, rollback.from_step() - rollback.to_step())));
   } else if (entry.has_epoch()) {
     for (const auto& [phase, seconds] : entry.epoch().recovery_seconds()) {
       recovery_seconds_.Add({{"phase", phase}}, Seconds()).Observe(seconds);
     }
-  } else if (entry.has_checkpoint() && entry.checkpoint().error().empty()) {
+  } else if (entry.has_warning()) {
+    warnings_.Add({{"kind", entry.warning().kind()}}).Increment();
+  } else if (entry.has_checkpoint() && !entry.checkpoint().error().empty()) {
+    warnings_.Add({{"kind", "checkpoint"}}).Increment();
+  } else if (entry.has_checkpoint()) {
     account.last_checkpoint = time;
     checkpoint_seconds_.Observe(std::max(0.0, entry.checkpoint().seconds()));
   }
@@ -136,7 +181,7 @@ void JobMetrics::Update(const JobRecord& job, const Progress& progress, absl::Ti
   const Account& account = accounts_[job.id];
   if (now > account.running_since) {
     const double wall = absl::ToDoubleSeconds(now - account.running_since);
-    series.goodput->Set(std::min(1.0, account.step_seconds / wall));
+    series.goodput->Set(std::min(1.0, account.steps.seconds() / wall));
   }
   if (account.last_checkpoint == absl::InfinitePast()) return;
   if (series.checkpoint_age == nullptr) {

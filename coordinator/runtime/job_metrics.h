@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -39,11 +40,23 @@ class JobMetrics {
     prometheus::Gauge* checkpoint_age = nullptr;
     Epoch epoch;
   };
+  // Time of a job's steps that were not lost again. Of many steps few points are kept: a rollback
+  // goes back to about the time that the steps before it took.
+  class StepTime {
+   public:
+    void Add(int64_t step, double seconds);
+    void RollBack(int64_t to_step);
+    double seconds() const { return by_step_.empty() ? 0 : by_step_.rbegin()->second; }
+
+   private:
+    // Until the end of a step, since before the first one that was seen.
+    std::map<int64_t, double> by_step_;
+  };
   // What feeds tell between two updates.
   struct Account {
-    // When it was first seen to run, and the time of its steps that were not lost again.
+    // When it was first seen to run.
     absl::Time running_since = absl::InfiniteFuture();
-    double step_seconds = 0;
+    StepTime steps;
     absl::Time last_checkpoint = absl::InfinitePast();
   };
 
@@ -60,6 +73,7 @@ class JobMetrics {
   prometheus::Family<prometheus::Gauge>& checkpoint_age_;
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Histogram>& recovery_seconds_;
+  prometheus::Family<prometheus::Counter>& warnings_;
   prometheus::Histogram& checkpoint_seconds_;
   prometheus::Counter& rolled_back_steps_;
   std::map<JobId, Series> series_;

@@ -1,5 +1,6 @@
 #include "coordinator/runtime/journal.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "coordinator/core/rules.h"
 #include "coordinator/core/snapshot.h"
 
 namespace sherd {
@@ -14,6 +16,16 @@ namespace {
 
 // Of a forgotten feed, at a time: some milliseconds' worth.
 constexpr int64_t kDroppedEntries = 1000;
+
+// Events that were applied by other rules would make another state than the workers know.
+absl::Status CheckRules(const v1::DurableEvent& event) {
+  const int32_t rules = std::max(event.rules(), 1);
+  if (rules == kRules) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the event log was not closed in order by the version that wrote event ", event.sequence(),
+      " by rules ", rules, ", and this version has rules ", kRules,
+      ": start that version on it once more and stop it with SIGTERM, then start this one"));
+}
 
 }  // namespace
 
@@ -30,10 +42,14 @@ absl::Status Journal::RecoverState() {
   }
   // What the events asked for was done in the coordinator's earlier life, or is asked for again
   // when the workers come back.
-  return log_.Replay(state_.sequence, [this](const v1::DurableEvent& event) {
+  absl::Status readable;
+  SHERD_RETURN_IF_ERROR(log_.Replay(state_.sequence, [&](const v1::DurableEvent& event) {
+    if (readable.ok()) readable = CheckRules(event);
+    if (!readable.ok()) return;
     Apply(event, state_);
     ++uncompacted_;
-  });
+  }));
+  return readable;
 }
 
 absl::Status Journal::Recover() {
@@ -53,6 +69,7 @@ absl::Status Journal::Recover() {
 Actions Journal::Append(v1::DurableEvent event) {
   event.set_sequence(state_.sequence + 1);
   event.set_time_unix_ms(absl::ToUnixMillis(clock_.Now()));
+  event.set_rules(kRules);
   Actions others;
   for (Action& action : Apply(event, state_)) {
     if (auto* publish = std::get_if<PublishFeed>(&action)) {
@@ -118,6 +135,19 @@ void Journal::Tidy(int64_t most_events) {
   Log(Severity::kWarning,
       absl::StrCat("the event log was not compacted, which is tried again after ", most_events,
                    " events: ", status.message()));
+}
+
+void Journal::Seal() {
+  if (!batch_.empty() || uncompacted_ == 0) return;
+  const absl::Status status = Compact();
+  if (status.ok()) {
+    uncompacted_ = 0;
+    return;
+  }
+  Log(Severity::kWarning,
+      absl::StrCat("no snapshot covers the end of the event log, which only a version of the same "
+                   "rules can read: ",
+                   status.message()));
 }
 
 }  // namespace sherd

@@ -25,6 +25,7 @@ class Journal {
   Journal(const Journal&) = delete;
 
   // Builds the state from the log: its newest snapshot, and the events since. Call first, once.
+  // kFailedPrecondition when those are of other rules than this version's (core/rules.h).
   absl::Status Recover();
 
   const State& state() const { return state_; }
@@ -48,6 +49,9 @@ class Journal {
   // drops a part of the feeds of forgotten jobs. Call after Commit, now and then. What fails is
   // said in the process's log and tried again later.
   void Tidy(int64_t most_events);
+  // Before an end in order, after Commit: a snapshot covers the whole log, so that the next life,
+  // which may have other rules, replays nothing. What fails is said in the process's log.
+  void Seal();
 
   absl::StatusOr<std::vector<v1::JobEvent>> ReadFeed(const JobId& job, int64_t after_sequence,
                                                      int64_t limit) {

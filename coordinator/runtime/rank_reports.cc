@@ -33,6 +33,7 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
       changed.set_milestone(v1::RankChanged::MILESTONE_FINISHED);
       changed.set_step(report.finished().steps());
       changed.set_weights_path(PrintableText(report.finished().weights_path(), kMostTextBytes));
+      if (report.finished().has_trial()) *changed.mutable_trial() = report.finished().trial();
       return changed;
     case v1::RankReport::kFailed:
       changed.set_milestone(v1::RankChanged::MILESTONE_FAILED);
@@ -40,6 +41,7 @@ std::optional<v1::RankChanged> MilestoneOf(const v1::RankReport& report) {
       changed.set_step(report.failed().step());
       changed.set_operation(PrintableText(report.failed().operation(), kMostOperationBytes));
       changed.set_lost_peer(report.failed().lost_peer());
+      changed.set_lost_holder(PrintableText(report.failed().lost_holder(), kMostOperationBytes));
       changed.set_final(report.failed().final());
       return changed;
     case v1::RankReport::kReleased:

@@ -24,6 +24,7 @@ absl::Status ReportIntake::Take(const WorkerId& worker, Incarnation incarnation,
   }
   milestone->set_worker_id(worker.value());
   milestone->set_incarnation(incarnation.value());
+  if (job != nullptr && report.has_finished()) PublishLastSteps(*job, report.finished());
   // What the feed has was committed, whatever its ranks know of it.
   if (job != nullptr && report.has_released()) {
     milestone->set_step(std::max(milestone->step(), journal_.feed().ProgressOf(job->id).step));
@@ -34,22 +35,33 @@ absl::Status ReportIntake::Take(const WorkerId& worker, Incarnation incarnation,
   return absl::OkStatus();
 }
 
+bool ReportIntake::TakeStep(const JobRecord& job, int64_t step) {
+  // An epoch may begin with steps that the one before it had reported just yet, or had not.
+  if (step <= journal_.feed().ProgressOf(job.id).step) return false;
+  if (job.progressed || step <= job.restore.step) return true;
+  v1::DurableEvent event;
+  event.mutable_epoch_progressed()->set_job_id(job.id.value());
+  event.mutable_epoch_progressed()->set_epoch(job.epoch.value());
+  event.mutable_epoch_progressed()->set_step(step);
+  append_(std::move(event));
+  return true;
+}
+
+void ReportIntake::PublishLastSteps(const JobRecord& job, const v1::RankFinished& finished) {
+  for (const v1::StepReport& last : finished.last_steps()) {
+    v1::RankReport report;
+    report.set_job_id(job.id.value());
+    report.set_epoch(job.epoch.value());
+    *report.mutable_step() = last;
+    Publish(job, report);
+  }
+}
+
 void ReportIntake::Publish(const JobRecord& job, const v1::RankReport& report) {
   std::optional<v1::JobEvent> entry = FeedEntryOf(report);
   if (!entry) return;
   const Progress progress = journal_.feed().ProgressOf(job.id);
-  if (entry->has_step()) {
-    const int64_t step = entry->step().step();
-    // An epoch may begin with steps that the one before it had reported just yet, or had not.
-    if (step <= progress.step) return;
-    if (!job.progressed && step > job.restore.step) {
-      v1::DurableEvent event;
-      event.mutable_epoch_progressed()->set_job_id(job.id.value());
-      event.mutable_epoch_progressed()->set_epoch(job.epoch.value());
-      event.mutable_epoch_progressed()->set_step(step);
-      append_(std::move(event));
-    }
-  }
+  if (entry->has_step() && !TakeStep(job, entry->step().step())) return;
   if (entry->has_eval() && progress.eval_step > 0 && entry->eval().step() <= progress.eval_step) {
     return;
   }

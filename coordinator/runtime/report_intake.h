@@ -31,6 +31,11 @@ class ReportIntake {
                          const v1::RankReport& report) const;
   // What a rank says that only users read, once.
   void Publish(const JobRecord& job, const v1::RankReport& report);
+  // Whether the feed lacks the step, which the epoch has committed.
+  bool TakeStep(const JobRecord& job, int64_t step);
+  // Those that rank 0, which may be dead, has not told of; should it live, what it says of them
+  // later is known then.
+  void PublishLastSteps(const JobRecord& job, const v1::RankFinished& finished);
 
   const Clock& clock_;
   Journal& journal_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "coordinator/core/epoch_end.h"
 
 namespace sherd {
 namespace {
@@ -18,6 +19,8 @@ constexpr size_t kMostLines = 64;
 constexpr size_t kLongestLineName = 64;
 // Of all ranks of the largest world, two versions each.
 constexpr int kMostHoldings = 1 << 17;
+// Of a probe: operations, sizes of groups, distances and messages.
+constexpr int kMostFigures = 256;
 
 absl::Status Protocol(absl::string_view sentence) {
   return absl::InvalidArgumentError(absl::StrCat("protocol error: ", sentence));
@@ -32,6 +35,24 @@ absl::Status CheckStep(const JobRecord& job, absl::string_view what, int64_t ste
 absl::Status CheckReady(const RankState& rank, absl::string_view what) {
   if (rank.phase == RankPhase::kRunning) return absl::OkStatus();
   return Protocol(absl::StrCat("it reported ", what, " before it was ready"));
+}
+
+absl::Status CheckTrial(const v1::TrialReport& trial) {
+  const auto fits = [](const v1::CollectiveFigure& figure) {
+    return figure.op() == "all_gather" || figure.op() == "reduce_scatter" ||
+           figure.op() == "all_reduce";
+  };
+  const auto& figures = trial.collectives();
+  if (figures.size() <= kMostFigures && std::all_of(figures.begin(), figures.end(), fits)) {
+    return absl::OkStatus();
+  }
+  return Protocol("it measured more, or other operations, than a probe asks for");
+}
+
+// An epoch that measures leaves nothing in the feed.
+absl::Status CheckTrains(const JobRecord& job, absl::string_view what) {
+  if (!IsUndecided(job)) return absl::OkStatus();
+  return Protocol(absl::StrCat("it reported ", what, " and was to measure"));
 }
 
 template <typename Lines>
@@ -53,7 +74,23 @@ absl::Status CheckStepReport(const JobRecord& job, const Progress& progress,
   if (report.rank() != 0 || step.step() > progress.step) return absl::OkStatus();
   // An epoch may begin with steps that the one before it had reported just yet.
   if (!job.progressed && job.epoch.value() > 1) return absl::OkStatus();
+  // Who has finished told of them, too.
+  if (AnyFinished(job)) return absl::OkStatus();
   return Protocol(absl::StrCat("step ", step.step(), " came after step ", progress.step));
+}
+
+absl::Status CheckFinished(const JobRecord& job, const v1::RankFinished& finished) {
+  SHERD_RETURN_IF_ERROR(CheckStep(job, "an end after step", finished.steps(), 0));
+  int64_t last = 0;
+  for (const v1::StepReport& step : finished.last_steps()) {
+    const bool ordered = step.step() > last && step.step() <= finished.steps();
+    if (!ordered) {
+      return Protocol(absl::StrCat("its last steps have step ", step.step(), " after step ", last,
+                                   ", and it ended after step ", finished.steps()));
+    }
+    last = step.step();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -64,14 +101,17 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
     case v1::RankReport::kReady:
       return CheckStep(job, "a start after step", report.ready().step(), 0);
     case v1::RankReport::kStep:
+      SHERD_RETURN_IF_ERROR(CheckTrains(job, "a step"));
       SHERD_RETURN_IF_ERROR(CheckReady(rank, "a step"));
       return CheckStepReport(job, progress, report);
     case v1::RankReport::kEval:
+      SHERD_RETURN_IF_ERROR(CheckTrains(job, "an evaluation"));
       SHERD_RETURN_IF_ERROR(CheckReady(rank, "an evaluation"));
       return CheckStep(job, "an evaluation after step", report.eval().step(), 0);
     case v1::RankReport::kFinished:
       SHERD_RETURN_IF_ERROR(CheckReady(rank, "its end"));
-      return CheckStep(job, "an end after step", report.finished().steps(), 0);
+      SHERD_RETURN_IF_ERROR(CheckTrial(report.finished().trial()));
+      return CheckFinished(job, report.finished());
     case v1::RankReport::kFailed:
       return CheckStep(job, "a failure after step", report.failed().step(), 0);
     case v1::RankReport::kReleased:
@@ -80,6 +120,7 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
       }
       return CheckStep(job, "a release after step", report.released().step(), 0);
     case v1::RankReport::kCheckpoint:
+      SHERD_RETURN_IF_ERROR(CheckTrains(job, "a checkpoint"));
       return CheckStep(job, "a checkpoint of step", report.checkpoint().step(), 0);
     case v1::RankReport::kLedger:
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().memory()));

@@ -6,6 +6,7 @@
 
 #include "coordinator/core/copies.h"
 #include "coordinator/core/reducer.h"
+#include "coordinator/core/worker_events.h"
 
 namespace sherd {
 namespace {
@@ -56,6 +57,8 @@ std::optional<v1::SessionResponse> MissedHold(const State& state, const JobRecor
 
 bool OwesHoldings(const JobRecord& job, const WorkerState& worker) {
   if (job.state != v1::JOB_STATE_RECOVERING || !job.holders_asked) return false;
+  // It says so when it is released.
+  if (worker.seat && worker.seat->job == job.id) return false;
   return std::any_of(job.holders.begin(), job.holders.end(), [&](const CopyHolder& holder) {
     return holder.worker == worker.id && holder.incarnation == worker.incarnation && !holder.left;
   });
@@ -97,6 +100,12 @@ std::vector<v1::SessionResponse> MissedMessages(const State& state, const Worker
   }
   if (worker.dismissed) missed.push_back(ShutdownMessage(worker.drain_reason));
   return missed;
+}
+
+bool SpeaksBeyond(const State& state, const WorkerState& worker, const v1::Hello& hello) {
+  if (hello.job_id().empty()) return false;
+  const Seat seat{JobId(hello.job_id()), Epoch(hello.epoch()), hello.rank()};
+  return worker.seat != seat && IsBeyond(state, seat);
 }
 
 bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& hello) {

@@ -22,6 +22,10 @@ std::vector<v1::SessionResponse> MissedMessages(const State& state, const Worker
                                                 AssignmentBuilder& assignments,
                                                 const Reported& reported, int64_t now_unix_ms);
 
+// `worker`, which came back with `hello`, works as a rank that the log does not know
+// (core/worker_events.h, IsBeyond), and was not told to stop yet.
+bool SpeaksBeyond(const State& state, const WorkerState& worker, const v1::Hello& hello);
+
 // `worker`, which came back with `hello`, knows nothing of its rank, which has run and whose end
 // has not been heard of: it has ended, and its report is on the way or was lost with the log's end.
 bool OwesReport(const State& state, const WorkerState& worker, const v1::Hello& hello);

@@ -18,11 +18,13 @@ absl::Duration StateTime(const v1::JobSpec& spec) {
   return absl::Seconds(bytes / kBytesPerSecond);
 }
 
-absl::Duration ReadyTime(const JobRecord& job, absl::Duration formation_time) {
+bool ReadsState(const JobRecord& job) {
   const RestorePoint& restore = job.restore;
-  const bool reads =
-      restore.version || !restore.checkpoint.empty() || !job.spec.checkpoint().resume().empty();
-  return reads ? formation_time + StateTime(job.spec) : formation_time;
+  return restore.version || !restore.checkpoint.empty() || !job.spec.checkpoint().resume().empty();
+}
+
+absl::Duration ReadyTime(const JobRecord& job, absl::Duration formation_time) {
+  return ReadsState(job) ? formation_time + StateTime(job.spec) : formation_time;
 }
 
 }  // namespace sherd

@@ -9,8 +9,11 @@ namespace sherd {
 // network that is waited for: a second for every whole 16 MiB.
 absl::Duration StateTime(const v1::JobSpec& spec);
 
-// From Assign until every rank of the job's epoch is ready: `formation_time`, and, where it does
-// not begin with nothing, the time to read the state.
+// Whether the job's epoch begins with something that is read.
+bool ReadsState(const JobRecord& job);
+
+// From Assign until every rank of the job's epoch is ready: `formation_time`, and, where it
+// reads state, the time to read the state.
 absl::Duration ReadyTime(const JobRecord& job, absl::Duration formation_time);
 
 }  // namespace sherd

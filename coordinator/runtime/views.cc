@@ -32,7 +32,9 @@ absl::string_view NameOf(RankPhase phase) {
 
 }  // namespace
 
-v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail) {
+v1::Job ViewJob(const JobRecord& job, const JobFeed& feed, JobDetail detail) {
+  const Progress progress = feed.ProgressOf(job.id);
+  const Latest* const latest = feed.LatestOf(job.id);
   v1::Job view;
   view.set_id(job.id.value());
   view.set_name(job.spec.name());
@@ -46,12 +48,23 @@ v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail
   view.set_weights_path(job.weights_path);
   if (detail == JobDetail::kSummary) return view;
   *view.mutable_spec() = job.spec;
+  if (latest != nullptr && latest->step) *view.mutable_last_step() = *latest->step;
+  if (latest != nullptr && latest->epoch) *view.mutable_last_epoch() = *latest->epoch;
+  if (IsUndecided(job)) {
+    // What an epoch measures with is not the job's.
+    *view.mutable_spec()->mutable_parallel() = job.trials.asked;
+    view.mutable_spec()->mutable_train()->set_micro_batch(job.trials.asked_micro_batch);
+  }
+  if (job.trials.decision) *view.mutable_decision() = *job.trials.decision;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     v1::RankStatus* status = view.add_ranks();
     status->set_rank(static_cast<int32_t>(rank));
     status->set_worker_id(job.ranks[rank].worker.value());
     status->set_status(std::string(NameOf(job.ranks[rank].phase)));
     status->set_reason(PrintableText(job.ranks[rank].reason, kMostReasonBytes));
+    if (latest == nullptr) continue;
+    const auto peak = latest->peaks.find(static_cast<int32_t>(rank));
+    if (peak != latest->peaks.end()) *status->mutable_peak() = peak->second;
   }
   return view;
 }

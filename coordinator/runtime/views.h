@@ -9,7 +9,7 @@ namespace sherd {
 
 // What users see of a job: in lists without, alone with specification and ranks.
 enum class JobDetail { kSummary, kFull };
-v1::Job ViewJob(const JobRecord& job, const Progress& progress, JobDetail detail);
+v1::Job ViewJob(const JobRecord& job, const JobFeed& feed, JobDetail detail);
 
 // "idle", "busy", "draining", "drained" or "lost".
 absl::string_view StatusOf(const WorkerState& worker);

@@ -75,8 +75,9 @@ class CpuOps final : public Ops {
                          float* dqkv, const AttentionShape& shape) override;
 
   // loss.cc
-  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
-                            int64_t vocab, double& loss) override;
+  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                            const LossOptions& options, int64_t rows, int64_t vocab,
+                            double& loss) override;
   void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows, int64_t vocab,
                     double& loss) override;
   void VocabularyStatistics(float* logits, const int32_t* targets, const VocabularyPart& part,
@@ -85,7 +86,7 @@ class CpuOps final : public Ops {
                       LogitStatistics* joined, int64_t rows, double& loss) override;
   void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
                           const LogitStatistics* own, const LogitStatistics* joined, float scale,
-                          int64_t rows) override;
+                          const LossOptions& options, int64_t rows) override;
 
   // adamw.cc
   void AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,

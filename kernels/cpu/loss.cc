@@ -15,6 +15,25 @@
 #define SHERD_KERNELS_CPU_LOSS_CC_
 namespace sherd {
 inline constexpr LogitStatistics kNoLogits = {-std::numeric_limits<float>::infinity(), 0, 0};
+
+// What a row's gradient is made of beside its softmax. Without options 0 is subtracted everywhere,
+// and multiplied by 1, which changes no bit.
+struct RowObjective {
+  RowObjective(float scale, const LossOptions& options, int64_t vocabulary)
+      : at_target(static_cast<float>(scale * (1 - options.label_smoothing))),
+        everywhere(
+            static_cast<float>(scale * options.label_smoothing / static_cast<double>(vocabulary))),
+        twice_z_loss(2 * options.z_loss) {}
+
+  // On the softmax of a row whose Σ e^(logit − highest) is `sum`.
+  double Factor(double sum, double highest) const {
+    return twice_z_loss == 0 ? 1 : 1 + twice_z_loss * (std::log(sum) + highest);
+  }
+
+  // Subtracted at the target, and at every entry.
+  float at_target, everywhere;
+  double twice_z_loss;
+};
 }  // namespace sherd
 #endif
 
@@ -32,20 +51,24 @@ HWY_INLINE float SumOfExps(float* logits, int64_t vocab, float highest, bool kee
   });
 }
 
-void ScaleRow(float* values, int64_t count, float factor) {
+// values · factor − less.
+void ScaleRow(float* values, int64_t count, float factor, float less) {
   const FloatV factor_v = hn::Set(FloatTag(), factor);
+  const FloatV less_v = hn::Set(FloatTag(), less);
   ForVectors(count, [=](auto access, int64_t i) HWY_ATTR {
-    access.Put(hn::Mul(access.Get(values + i), factor_v), values + i);
+    access.Put(hn::Sub(hn::Mul(access.Get(values + i), factor_v), less_v), values + i);
   });
 }
 
 // The loss of one row (V), which becomes its gradient times `scale`.
-double LossAndGradientOfRow(float* logits, int64_t vocab, int32_t target, float scale) {
+double LossAndGradientOfRow(float* logits, int64_t vocab, int32_t target, float scale,
+                            const RowObjective& objective) {
   const float highest = MaxOf(logits, vocab);
   const double margin = static_cast<double>(highest) - static_cast<double>(logits[target]);
   const float sum = SumOfExps(logits, vocab, highest, true);
-  ScaleRow(logits, vocab, scale / sum);
-  logits[target] -= scale;
+  const auto factor = static_cast<float>(objective.Factor(sum, highest));
+  ScaleRow(logits, vocab, scale / sum * factor, objective.everywhere);
+  logits[target] -= objective.at_target;
   return std::log(static_cast<double>(sum)) + margin;
 }
 
@@ -109,8 +132,10 @@ LogitStatistics Join(const LogitStatistics* parts, int count, int64_t stride) {
 
 }  // namespace
 
-void CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
-                                  int64_t vocab, double& loss) {
+void CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                                  const LossOptions& options, int64_t rows, int64_t vocab,
+                                  double& loss) {
+  const RowObjective objective(scale, options, vocab);
   auto* const losses = reinterpret_cast<double*>(Shared(rows * kLossFloats));
   std::fill(losses, losses + rows, 0.0);
   ForRanges(rows, RowsPerTile(vocab), [&](int64_t begin, int64_t end) {
@@ -119,8 +144,8 @@ void CpuOps::CrossEntropyBackward(float* logits, const int32_t* targets, float s
       if (targets[row] < 0) {
         std::fill(row_logits, row_logits + vocab, 0.0f);
       } else {
-        losses[row] =
-            HWY_DYNAMIC_DISPATCH(LossAndGradientOfRow)(row_logits, vocab, targets[row], scale);
+        losses[row] = HWY_DYNAMIC_DISPATCH(LossAndGradientOfRow)(row_logits, vocab, targets[row],
+                                                                 scale, objective);
       }
     }
   });
@@ -164,16 +189,19 @@ void CpuOps::JoinStatistics(const LogitStatistics* of_members, int members, cons
 
 void CpuOps::VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
                                 const LogitStatistics* own, const LogitStatistics* joined,
-                                float scale, int64_t rows) {
+                                float scale, const LossOptions& options, int64_t rows) {
+  const RowObjective objective(scale, options, part.vocabulary);
   ForRanges(rows, RowsPerTile(part.columns), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* const gradient = logits + row * part.columns;
       const int64_t counted = targets[row] < 0 ? 0 : part.count;
       const double share = std::exp(double{own[row].highest} - double{joined[row].highest});
+      const double factor = objective.Factor(joined[row].sum, joined[row].highest);
       HWY_DYNAMIC_DISPATCH(ScaleRow)
-      (gradient, counted, static_cast<float>(double{scale} / joined[row].sum * share));
+      (gradient, counted, static_cast<float>(double{scale} / joined[row].sum * share * factor),
+       objective.everywhere);
       std::fill(gradient + counted, gradient + part.columns, 0.0f);
-      if (part.Has(targets[row])) gradient[targets[row] - part.first] -= scale;
+      if (part.Has(targets[row])) gradient[targets[row] - part.first] -= objective.at_target;
     }
   });
 }

@@ -86,8 +86,8 @@ class CudaKernels {
                                   const AttentionShape& shape);
 
   // loss.cu; `loss` is device memory.
-  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
-                            int64_t vocab, double* loss);
+  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                            const LossOptions& options, int64_t rows, int64_t vocab, double* loss);
   void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows, int64_t vocab,
                     double* loss);
   // vocabulary.cu
@@ -97,7 +97,7 @@ class CudaKernels {
                       LogitStatistics* joined, int64_t rows, double* loss);
   void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
                           const LogitStatistics* own, const LogitStatistics* joined, float scale,
-                          int64_t rows);
+                          const LossOptions& options, int64_t rows);
 
   // adamw.cu
   void AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,

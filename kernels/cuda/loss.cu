@@ -7,8 +7,8 @@ namespace {
 
 // logits (N, V) become d(loss · scale)/dlogits.
 __global__ void __launch_bounds__(kLossThreads)
-    CrossEntropyBackwardKernel(float* logits, const int32_t* targets, float scale, int64_t vocab,
-                               double* losses, bool whole) {
+    CrossEntropyBackwardKernel(float* logits, const int32_t* targets, float scale,
+                               RowObjective objective, int64_t vocab, double* losses, bool whole) {
   const int64_t row = blockIdx.x;
   const int32_t target = targets[row];
   float* const own = logits + row * vocab;
@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kLossThreads)
   // All have read the target's logit when its place is written.
   __syncthreads();
   const float sum = SumOfExps<true>(own, vocab, highest, whole);
-  ScaleToGradient(own, vocab, scale / sum, target, scale, whole);
+  const float factor = static_cast<float>(objective.Factor(sum, highest));
+  ScaleToGradient(own, vocab, scale / sum * factor, target, objective, whole);
   if (threadIdx.x == 0) {
     const double margin = static_cast<double>(highest) - static_cast<double>(of_target);
     losses[row] = log(static_cast<double>(sum)) + margin;
@@ -70,10 +71,11 @@ void CudaKernels::AddLosses(const double* losses, int64_t rows, double* loss) {
 }
 
 void CudaKernels::CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
-                                       int64_t rows, int64_t vocab, double* loss) {
+                                       const LossOptions& options, int64_t rows, int64_t vocab,
+                                       double* loss) {
   double* const losses = Scratch<double>(rows);
-  Run(SIMT_KERNEL(CrossEntropyBackwardKernel), rows, kLossThreads, 0, logits, targets, scale, vocab,
-      losses, RowsAligned(logits, vocab));
+  Run(SIMT_KERNEL(CrossEntropyBackwardKernel), rows, kLossThreads, 0, logits, targets, scale,
+      ObjectiveOf(scale, options, vocab), vocab, losses, RowsAligned(logits, vocab));
   AddLosses(losses, rows, loss);
 }
 

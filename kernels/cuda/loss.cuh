@@ -50,17 +50,39 @@ __device__ __forceinline__ float SumOfExps(Logit* logits, int64_t columns, float
   return SumOfBlock(sum);
 }
 
-// Multiplies what SumOfExps left, in the same places, and subtracts `scale` at the target, if it is
-// one of the columns.
+// What a row's gradient is made of beside its softmax. Without options 0 is subtracted everywhere,
+// and multiplied by 1, which changes no bit.
+struct RowObjective {
+  // Subtracted at the target, and at every entry.
+  float at_target, everywhere;
+  double twice_z_loss;
+
+  // On the softmax of a row whose Σ e^(logit − highest) is `sum`.
+  __device__ double Factor(float sum, float highest) const {
+    if (twice_z_loss == 0) return 1;
+    return 1 + twice_z_loss * (log(static_cast<double>(sum)) + static_cast<double>(highest));
+  }
+};
+
+inline RowObjective ObjectiveOf(float scale, const LossOptions& options, int64_t vocabulary) {
+  const double smoothing = options.label_smoothing;
+  return {.at_target = static_cast<float>(scale * (1 - smoothing)),
+          .everywhere = static_cast<float>(scale * smoothing / static_cast<double>(vocabulary)),
+          .twice_z_loss = 2 * options.z_loss};
+}
+
+// Multiplies what SumOfExps left, in the same places, and subtracts what the objective says; the
+// target may be none of the columns.
 __device__ __forceinline__ void ScaleToGradient(float* logits, int64_t columns, float factor,
-                                                int64_t target, float scale, bool whole) {
+                                                int64_t target, const RowObjective& objective,
+                                                bool whole) {
   for (int64_t c = FirstLogit(); c < columns; c += kLossStride) {
     const int64_t left = columns - c;
     Pack<kLossWidth> pack = LoadPack<kLossWidth>(logits + c, left, whole);
 #pragma unroll
     for (int i = 0; i < kLossWidth; ++i) {
-      pack.v[i] = pack.v[i] * factor;
-      if (c + i == target) pack.v[i] = pack.v[i] - scale;
+      pack.v[i] = pack.v[i] * factor - objective.everywhere;
+      if (c + i == target) pack.v[i] = pack.v[i] - objective.at_target;
     }
     StorePack(pack, logits + c, left, whole);
   }

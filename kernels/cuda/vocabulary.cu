@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kElementThreads)
 __global__ void __launch_bounds__(kLossThreads)
     VocabularyGradientKernel(float* logits, const int32_t* targets, VocabularyPart part,
                              const LogitStatistics* own, const LogitStatistics* joined, float scale,
-                             bool whole) {
+                             RowObjective objective, bool whole) {
   SIMT_SHARED(float, factor, [1]);
   const int64_t row = blockIdx.x;
   float* const gradient = logits + row * part.columns;
@@ -63,10 +63,11 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) {
     const double share =
         exp(static_cast<double>(own[row].highest) - static_cast<double>(joined[row].highest));
-    factor[0] = static_cast<float>(static_cast<double>(scale) / joined[row].sum * share);
+    factor[0] = static_cast<float>(static_cast<double>(scale) / joined[row].sum * share *
+                                   objective.Factor(joined[row].sum, joined[row].highest));
   }
   __syncthreads();
-  ScaleToGradient(gradient, part.count, factor[0], targets[row] - part.first, scale, whole);
+  ScaleToGradient(gradient, part.count, factor[0], targets[row] - part.first, objective, whole);
   for (int64_t c = part.count + threadIdx.x; c < part.columns; c += kLossThreads) gradient[c] = 0;
 }
 
@@ -90,9 +91,11 @@ void CudaKernels::JoinStatistics(const LogitStatistics* of_members, int members,
 
 void CudaKernels::VocabularyGradient(float* logits, const int32_t* targets,
                                      const VocabularyPart& part, const LogitStatistics* own,
-                                     const LogitStatistics* joined, float scale, int64_t rows) {
+                                     const LogitStatistics* joined, float scale,
+                                     const LossOptions& options, int64_t rows) {
   Run(SIMT_KERNEL(VocabularyGradientKernel), rows, kLossThreads, 0, logits, targets, part, own,
-      joined, scale, RowsAligned(logits, part.columns));
+      joined, scale, ObjectiveOf(scale, options, part.vocabulary),
+      RowsAligned(logits, part.columns));
 }
 
 }  // namespace sherd

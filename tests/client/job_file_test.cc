@@ -43,7 +43,7 @@ v1::JobSpec SpecOf(absl::string_view text, const std::vector<std::string>& overr
 }
 
 TEST(JobFile, KnowsEveryFormatOfData) {
-  EXPECT_EQ(DataFormatNames().size(), 5u);
+  EXPECT_EQ(DataFormatNames().size(), 6u);
   for (const absl::string_view name : DataFormatNames()) {
     EXPECT_EQ(NameOf(SpecOf(absl::StrCat("data: {format: ", name, "}")).data().format()), name);
   }
@@ -115,6 +115,26 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.yaml:1: train.optimizer.lr: '.nan' must be a finite number, as in 3e-4"},
         Refusal{"Infinity", "train: {grad_clip: inf}",
                 "job.yaml:1: train.grad_clip: 'inf' must be a finite number, as in 3e-4"},
+        Refusal{"MappingForGroups", "train: {optimizer: {groups: {parameters: '*'}}}",
+                "job.yaml:1: train.optimizer.groups: a mapping must be a list, as in "
+                "[{parameters: '*.bias', weight_decay: 0}]"},
+        Refusal{"UnknownKeyOfAGroup",
+                "train:\n  optimizer:\n    groups:\n    - {parameters: '*.bias'}\n"
+                "    - {parameters: '*', weight_decy: 0}\n",
+                "job.yaml:3: train.optimizer.groups: entry 1 in line 5: unknown key "
+                "'weight_decy'; did you mean 'weight_decay'?"},
+        Refusal{"GroupWithoutPattern", "train: {optimizer: {groups: [{lr_scale: 2}]}}",
+                "job.yaml:1: train.optimizer.groups: entry 0 in line 1: must name parameters by a "
+                "pattern, as in [{parameters: '*.bias', weight_decay: 0}]"},
+        Refusal{"TextInAGroup", "train: {optimizer: {groups: [{parameters: '*', lr_scale: much}]}}",
+                "job.yaml:1: train.optimizer.groups: entry 0 in line 1: lr_scale: 'much' must be a "
+                "finite number, as in 3e-4"},
+        Refusal{"TextForFreeze", "train: {freeze: wte.weight}",
+                "job.yaml:1: train.freeze: 'wte.weight' must be a list of patterns, as in "
+                "['wte.*', 'h.0.*']"},
+        Refusal{"DecayOfNothing", "train: {schedule: {kind: wsd, decay: 0}}",
+                "job.yaml:1: train.schedule.decay: 0 is out of range; the nearest valid value is "
+                "1"},
         Refusal{"YesForTrue", "model: {tie_embeddings: yes}",
                 "job.yaml:1: model.tie_embeddings: 'yes' must be true or false"},
         Refusal{"NegativeSeed", "train: {seed: -1}",
@@ -123,17 +143,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.yaml:1: train.steps: a list must be a whole number, as in 32"},
         Refusal{"NumberForSection", "name: a\ntrain: 3\n",
                 "job.yaml:2: train must be a mapping of steps, global_batch, micro_batch, seq_len, "
-                "seed, optimizer, schedule, grad_clip, eval_every"},
+                "seed, optimizer, schedule, grad_clip, eval_every, z_loss, label_smoothing, "
+                "freeze"},
         Refusal{"NothingForNumber", "train:\n  steps:\n  seed: 1\n",
                 "job.yaml:2: train.steps: an empty value must be a whole number, as in 32"},
         Refusal{"TextForPaths", "data: {train: corpus.txt}",
-                "job.yaml:1: data.train: 'corpus.txt' must be a list, as in [corpus.txt]"},
+                "job.yaml:1: data.train: 'corpus.txt' must be a list, as in [corpus.txt] or "
+                "[{path: corpus.txt, weight: 2.5}]"},
         Refusal{"OneBeta", "train: {optimizer: {betas: [0.9]}}",
                 "job.yaml:1: train.optimizer.betas: must be a list of two numbers, as in "
                 "[0.9, 0.95]"},
         Refusal{"UnknownStrategy", "parallel: {strategy: zero4}",
                 "job.yaml:1: parallel.strategy: 'zero4' is not one of ddp, zero1, zero2, zero3, "
-                "hybrid; did you mean 'zero1'?"},
+                "hybrid, auto; did you mean 'zero1'?"},
         Refusal{"FsdpStrategy", "parallel: {strategy: FULL_SHARD}",
                 "job.yaml:1: parallel.strategy: 'FULL_SHARD' is FSDP's name of what is called "
                 "'zero3' here"},
@@ -142,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "'bf16'?"},
         Refusal{"UnknownFormat", "data: {format: llm.c}",
                 "job.yaml:1: data.format: 'llm.c' is not one of text, jsonl, tokens_u16, llmc, "
-                "megatron; did you mean 'llmc'?"},
+                "megatron, prompt_completion; did you mean 'llmc'?"},
         Refusal{"LaterKey", "precision: {reproducible: false}",
                 "job.yaml:1: precision.reproducible: not supported by this version; leave it out "
                 "or write true"},
@@ -164,8 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"RopeOfNothing", "model: {rope_scaling: {factor: 0}}",
                 "job.yaml:1: model.rope_scaling.factor: 0 is not valid; it must be a number above "
                 "0"},
-        Refusal{"LaterModel", "model: {from: some/dir}",
-                "job.yaml:1: model.from: not supported by this version; leave it out"},
+        Refusal{"FolderWithoutName", "model: {from: ''}",
+                "job.yaml:1: model.from: must not be empty"},
         Refusal{"DurationWithoutUnit", "elastic: {failure_detection: 3}",
                 "job.yaml:1: elastic.failure_detection: '3' must be a time with its unit, as in 3s "
                 "or 500ms"},

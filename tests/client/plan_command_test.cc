@@ -204,7 +204,7 @@ TEST(PlanFlags, NameTheNearestValue) {
   flags = SevenBillion();
   flags.strategy = "pipeline";
   EXPECT_EQ(Error(flags),
-            "--strategy: unknown value 'pipeline'; it is one of ddp, zero1, zero2, zero3, hybrid");
+            "--strategy: unknown value 'pipeline'; it is one of ddp, zero1, zero2, zero3, hybrid, auto");
   flags = SevenBillion();
   flags.compute = "fp3";
   EXPECT_THAT(Error(flags), HasSubstr("'fp3'; did you mean 'fp32'?"));

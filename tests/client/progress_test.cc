@@ -1,6 +1,8 @@
 #include "client/progress.h"
 
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -72,10 +74,49 @@ TEST(Progress, TellsWhatARecoveryCostAndWhatWasLost) {
   EXPECT_EQ(chatter.str(),
             "epoch 2 with 3 workers goes on after step 17; recovered in 3.50 s (detect 3.00, "
             "restore 0.50): rank 1 on worker w1 was lost\n"
-            "back from step 17 to step 10: too much was lost at once\n"
+            "back from step 17 to step 10, the steps behind it come again: too much was lost at "
+            "once\n"
             "warning (straggler, rank 2): it is slow\n"
             "step 20 is saved in out/tiny/step-20 (2.0 KiB in 0.25 s)\n"
             "step 20 could not be saved as a checkpoint: the disk is full; training goes on\n");
+}
+
+v1::JobEvent StepEvent(int64_t step, double step_ms) {
+  v1::JobEvent event;
+  event.mutable_step()->set_step(step);
+  event.mutable_step()->set_step_ms(step_ms);
+  event.mutable_step()->set_loss(static_cast<double>(step));
+  return event;
+}
+
+v1::JobEvent RollbackEvent(int64_t from, int64_t to) {
+  v1::JobEvent event;
+  event.mutable_rollback()->set_from_step(from);
+  event.mutable_rollback()->set_to_step(to);
+  return event;
+}
+
+TEST(Progress, StepsThatWereLostAreShownAgainAndNotAsTheLastOnes) {
+  std::ostringstream out, chatter;
+  Progress progress({OutputFormat::kTable, false, 20}, out, chatter);
+  for (int64_t step = 1; step <= 3; ++step) progress.Show(StepEvent(step, 100));
+  progress.Show(RollbackEvent(3, 1));
+  for (int64_t step = 2; step <= 4; ++step) progress.Show(StepEvent(step, 100));
+  std::istringstream lines(out.str());
+  std::vector<std::string> steps;
+  for (std::string line; std::getline(lines, line);) steps.push_back(line.substr(0, 8));
+  EXPECT_EQ(steps.size(), 6u) << out.str();
+  EXPECT_EQ(steps[1], steps[3]);
+}
+
+TEST(Progress, AJobThatEndsBehindARollbackIsNotShownAtAStepThatWasLost) {
+  std::ostringstream out, chatter;
+  Progress progress({OutputFormat::kTable, true, 20}, out, chatter);
+  for (int64_t step = 1; step <= 3; ++step) progress.Show(StepEvent(step, 100));
+  progress.Show(RollbackEvent(3, 1));
+  progress.Show(DoneEvent(v1::JOB_STATE_CANCELLED, "by a user"));
+  progress.Finish();
+  EXPECT_EQ(out.str(), "");
 }
 
 }  // namespace

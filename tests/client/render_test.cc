@@ -123,6 +123,10 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
         "reshard_after_forward: false}\nprecision: {compute: fp32}\nelastic: "
         "{max_workers: 3, replicas: 0, failure_detection: 1s, on_nan: rollback, max_rollbacks: 0}\n"
         "checkpoint: {dir: w, every: 7, keep: 0, resume: out/w/step-00000007-epoch-1}\n",
+        "name: e\nmodel: {preset: gpt2-bytes}\ndata: {train: [x]}\n"
+        "train: {steps: 90, optimizer: {groups: [{parameters: '*.bias', weight_decay: 0}, "
+        "{parameters: 'h.1*', lr_scale: 0.5}, {parameters: '*'}]}, schedule: {kind: wsd, decay: 7},"
+        " z_loss: 1e-4, label_smoothing: 0.1, freeze: ['wte.*', wpe.weight]}\n",
         "name: c\nmodel: {preset: llama3-1b}\ndata: {train: [x]}\ntrain: {steps: 3}\n",
         "name: d\nmodel: {arch: llama, layers: 1, hidden: 24, heads: 4, kv_heads: 2, vocab: 300, "
         "context: 5, norm_eps: 1e-6, rope_theta: 123.25, rope_scaling: {factor: 8, "

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/rules.h"
+#include "coordinator/core/snapshot.h"
+#include "coordinator/runtime/journal.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/coordinator/controller_fixture.h"
@@ -150,6 +153,80 @@ TEST_F(CompactionTest, AForgottenJobIsNotFoundAndSaysWhy) {
   EXPECT_THAT(Feed(first), SizeIs(0));
   // A retry so late is another job.
   EXPECT_NE(Submit("first", 1), first);
+}
+
+// Versions may come and go: what one of them has read by its rules, no other reads by its own.
+TEST_F(CompactionTest, AfterAnEndInOrderNothingIsReplayed) {
+  Begin(/*compact_after=*/1'000'000);
+  Connect("w0");
+  const JobId id = Submit("request", 1);
+  const std::string before = Describe(controller_->state());
+  controller_->Stop();
+  controller_->Seal();
+  const std::optional<v1::StoredState> snapshot = *log_->ReadSnapshot();
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ(snapshot->sequence(), controller_->state().sequence);
+  int64_t events = 0;
+  const auto count = [&](const v1::DurableEvent& event) {
+    EXPECT_EQ(event.rules(), kRules);
+    ++events;
+  };
+  ASSERT_TRUE(log_->Replay(0, count).ok());
+  EXPECT_EQ(events, controller_->state().sequence) << "all of the older snapshot's are kept";
+  ASSERT_TRUE(log_->Replay(snapshot->sequence(), [&](const v1::DurableEvent&) { FAIL(); }).ok());
+  Restart();
+  EXPECT_EQ(Describe(controller_->state()), before);
+  EXPECT_EQ(Job(id).state, v1::JOB_STATE_FORMING);
+  // Nothing has come since: the newest of two snapshots is not written over for nothing.
+  controller_->Seal();
+  EXPECT_EQ((*log_->ReadSnapshot())->sequence(), snapshot->sequence());
+}
+
+class RulesOfTheLog : public CompactionTest {
+ protected:
+  // Reads a log whose second event is of these rules.
+  absl::Status RecoverFrom(int32_t rules, bool snapshot) {
+    Begin(/*compact_after=*/1'000'000);
+    LogBatch batch;
+    State state;
+    for (int64_t sequence = 1; sequence <= 2; ++sequence) {
+      v1::DurableEvent event = Joined(absl::StrCat("w", sequence), 1);
+      event.set_sequence(sequence);
+      event.set_rules(sequence == 2 ? rules : kRules);
+      Apply(event, state);
+      batch.events.push_back(event);
+    }
+    EXPECT_TRUE(log_->Commit(batch).ok());
+    if (snapshot) {
+      EXPECT_TRUE(log_->Compact(WriteState(state)).ok());
+    }
+    Journal journal(*log_, clock_, [](const v1::JobEvent&) {});
+    const absl::Status status = journal.Recover();
+    if (status.ok()) {
+      EXPECT_EQ(journal.state().workers.size(), 2u);
+    }
+    return status;
+  }
+};
+
+TEST_F(RulesOfTheLog, EventsOfOtherRulesAreRefusedWithWhatToDo) {
+  for (const int32_t rules : {kRules + 1, kRules - 1}) {
+    if (rules == 0) continue;
+    const absl::Status status = RecoverFrom(rules, /*snapshot=*/false);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("event 2 by rules"), HasSubstr("once more and stop it with SIGTERM")));
+  }
+}
+
+TEST_F(RulesOfTheLog, ASnapshotStandsForThem) {
+  EXPECT_TRUE(RecoverFrom(kRules + 1, /*snapshot=*/true).ok());
+}
+
+// Coordinators before the first number wrote none.
+TEST_F(RulesOfTheLog, NoRulesAreTheFirst) {
+  EXPECT_EQ(RecoverFrom(0, /*snapshot=*/false).ok(), kRules == 1);
 }
 
 // The process died after the event that made it forget was stored, and before the feed was dropped.

@@ -9,11 +9,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "coordinator/core/rules.h"
+#include "coordinator/store/event_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_directory.h"
@@ -127,6 +130,41 @@ TEST_F(DaemonTest, WritesItsAddressWhenItServesAndEndsInOrder) {
   EXPECT_THAT(text, HasSubstr(address));
   daemon.Signal(SIGTERM);
   EXPECT_EQ(daemon.Wait(), 0);
+}
+
+// A log with one event, of these rules; its path below the directory is "a".
+void WriteLog(const std::string& directory, int32_t rules) {
+  absl::StatusOr<std::unique_ptr<EventLog>> log = EventLog::Open(directory);
+  ASSERT_TRUE(log.ok()) << log.status();
+  LogBatch batch;
+  v1::DurableEvent& event = batch.events.emplace_back();
+  event.set_sequence(1);
+  event.set_rules(rules);
+  event.mutable_worker_joined()->set_worker_id("w0");
+  event.mutable_worker_joined()->set_incarnation(1);
+  ASSERT_TRUE((*log)->Commit(batch).ok());
+}
+
+TEST_F(DaemonTest, StoppedInOrderItLeavesASnapshotOfTheWholeLog) {
+  WriteLog(directory_.path() + "/a", kRules);
+  Daemon daemon(Flags("a"));
+  daemon.ReadUntil("serving on");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0);
+  const auto log = EventLog::Open(directory_.path() + "/a");
+  ASSERT_TRUE(log.ok()) << log.status();
+  const auto snapshot = (*log)->ReadSnapshot();
+  ASSERT_TRUE(snapshot.ok() && snapshot->has_value());
+  int64_t later = 0;
+  const auto count = [&](const v1::DurableEvent&) { ++later; };
+  EXPECT_TRUE((*log)->Replay((*snapshot)->sequence(), count).ok());
+  EXPECT_EQ(later, 0);
+}
+
+TEST_F(DaemonTest, ALogOfOtherRulesIsRefusedInOneSentence) {
+  WriteLog(directory_.path() + "/a", kRules + 1);
+  Daemon daemon(Flags("a"));
+  ExpectRefusal(daemon, "start that version on it once more and stop it with SIGTERM");
 }
 
 TEST_F(DaemonTest, EndsInOrderAtAnInterruptToo) {

@@ -61,7 +61,7 @@ class PatienceTest : public ControllerTest {
   }
 
   void RunTwo(int64_t min_workers) {
-    Begin({"a", "b"}, min_workers, /*replicas=*/0);
+    Begin({"a", "b"}, min_workers);
     Say("wa", ReadyReport(job_, 0));
     Say("wb", ReadyReport(job_, 1));
     Say("wa", StepReportOf(job_, 0, 1, 4.0));

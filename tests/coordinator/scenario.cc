@@ -4,8 +4,34 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plan/job_spec.h"
 
 namespace sherd {
+
+namespace {
+
+// Small in all that layouts are computed from.
+void LeaveOpen(v1::JobSpec& spec) {
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_layers(1);
+  model.set_hidden(8);
+  model.set_heads(2);
+  model.set_ffn(16);
+  model.set_vocab(256);
+  model.set_context(8);
+  spec.mutable_data()->add_train("text");
+  spec.mutable_train()->set_steps(100);
+  spec.mutable_train()->set_global_batch(4);
+  spec.mutable_train()->set_micro_batch(1);
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_AUTO);
+  if (spec.parallel().tensor() == 1) spec.mutable_parallel()->set_tensor(0);
+  spec.mutable_parallel()->set_recompute(v1::RECOMPUTE_NONE);
+  const std::string dir = spec.checkpoint().dir();
+  spec = NormalizeJobSpec(std::move(spec));
+  spec.mutable_checkpoint()->set_dir(dir);
+}
+
+}  // namespace
 
 v1::JobSpec MakeSpec(const JobRequest& request) {
   v1::JobSpec spec;
@@ -17,6 +43,7 @@ v1::JobSpec MakeSpec(const JobRequest& request) {
   spec.mutable_checkpoint()->set_dir(request.dir);
   spec.mutable_parallel()->set_tensor(request.tensor);
   spec.mutable_parallel()->set_strategy(v1::STRATEGY_ZERO3);
+  if (request.is_auto) LeaveOpen(spec);
   return spec;
 }
 
@@ -83,6 +110,27 @@ v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milest
   changed->set_lost_peer(-1);
   changed->set_worker_id(job.ranks.at(rank).worker.value());
   changed->set_incarnation(job.ranks.at(rank).incarnation.value());
+  return event;
+}
+
+v1::DurableEvent Measured(const JobRecord& job, int rank, double step_seconds) {
+  v1::DurableEvent event = Changed(job, rank, v1::RankChanged::MILESTONE_FINISHED);
+  v1::TrialReport& trial = *event.mutable_rank_changed()->mutable_trial();
+  trial.set_number(job.trials.number);
+  if (job.trials.phase == Trials::Phase::kTrial) {
+    trial.set_step_seconds(step_seconds);
+    return event;
+  }
+  trial.set_matmul_flops_per_second(50e9);
+  trial.set_copy_bytes_per_second(5e9);
+  for (const int64_t bytes : {1 << 10, 1 << 20}) {
+    v1::CollectiveFigure& figure = *trial.add_collectives();
+    figure.set_op("all_gather");
+    figure.set_group_size(static_cast<int64_t>(job.ranks.size()));
+    figure.set_stride(1);
+    figure.set_bytes(bytes);
+    figure.set_seconds(1e-5 + static_cast<double>(bytes) * 1e-9);
+  }
   return event;
 }
 
@@ -222,6 +270,15 @@ void Scenario::ReleaseAll(const JobId& id, int64_t step) {
 void Scenario::ReportAll(const JobId& id, v1::RankChanged::Milestone milestone) {
   for (int rank = 0; rank < static_cast<int>(job(id).ranks.size()); ++rank) {
     Do(Changed(job(id), rank, milestone));
+  }
+}
+
+void Scenario::MeasureAll(const JobId& id, double step_seconds) {
+  ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  // The last one begins the next epoch.
+  const JobRecord before = job(id);
+  for (int rank = 0; rank < static_cast<int>(before.ranks.size()); ++rank) {
+    Do(Measured(before, rank, step_seconds));
   }
 }
 

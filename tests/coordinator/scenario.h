@@ -23,6 +23,8 @@ struct JobRequest {
   std::string request_id = {};
   // Where it saves checkpoints.
   std::string dir = {};
+  // Of strategy auto.
+  bool is_auto = false;
 };
 
 v1::JobSpec MakeSpec(const JobRequest& request);
@@ -38,6 +40,8 @@ v1::DurableEvent Lost(const std::string& worker, uint64_t incarnation, const std
 v1::DurableEvent Silent(const std::string& worker, uint64_t incarnation, int64_t step = 0);
 v1::DurableEvent ExpirePatience(const JobRecord& job);
 v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milestone milestone);
+// The rank has measured what its epoch was for: a step of so long, or a machine's figures.
+v1::DurableEvent Measured(const JobRecord& job, int rank, double step_seconds);
 v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
                         int lost_peer = -1);
 v1::DurableEvent ExpireFormation(const JobRecord& job);
@@ -66,6 +70,8 @@ class Scenario {
   // Of the job's epoch, whoever has not left it answers; all hold `step`.
   void ReleaseAll(const JobId& id, int64_t step);
   void ReportAll(const JobId& id, v1::RankChanged::Milestone milestone);
+  // The epoch of a job of strategy auto measures, on all ranks.
+  void MeasureAll(const JobId& id, double step_seconds);
 
   const State& state() const { return state_; }
   const JobRecord& job(const JobId& id) const { return state_.jobs.at(id); }

@@ -40,7 +40,8 @@ class InProcessCoordinator {
             {}, clock_, log, [](int bytes) { return std::string(bytes, 's'); }, metrics_),
         loop_(controller_, clock_, metrics_) {
     EXPECT_TRUE(controller_.Recover().ok());
-    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(address, loop_, *registry_);
+    absl::StatusOr<std::unique_ptr<Server>> server =
+        Server::Start({.address = address}, loop_, *registry_);
     EXPECT_TRUE(server.ok()) << server.status();
     if (server.ok()) server_ = *std::move(server);
     thread_ = std::thread([this] { status_ = loop_.Run(); });
@@ -452,7 +453,7 @@ TEST_F(ServerTest, CallsAreCounted) {
 TEST_F(ServerTest, ATakenPortIsOneSentence) {  // F28
   prometheus::Registry registry;
   const absl::Status status =
-      Server::Start(coordinator_->address(), coordinator_->loop(), registry).status();
+      Server::Start({.address = coordinator_->address()}, coordinator_->loop(), registry).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(coordinator_->address()));
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));

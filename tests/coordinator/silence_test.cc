@@ -1,6 +1,7 @@
 // Workers that fall silent with what no other holds, and come back (docs/elasticity.md).
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/core/reducer.h"
@@ -12,6 +13,7 @@ namespace sherd {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -19,9 +21,17 @@ using ::testing::SizeIs;
 constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
 
 // Two ranks that each hold all, after step 5.
-JobId RunTwo(Scenario& scenario, int64_t replicas = 0) {
+JobId RunTwo(Scenario& scenario) {
   scenario.JoinWorkers(2);
-  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2, .replicas = replicas});
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  return id;
+}
+
+// Three ranks, after step 5: 1 holds the shards of 0 and 1, 2 those of 1 and 2, 0 those of 2 and 0.
+JobId RunThree(Scenario& scenario, const std::string& dir = "", int64_t min_workers = 1) {
+  scenario.JoinWorkers(3);
+  const JobId id = scenario.Run({.min_workers = min_workers, .max_workers = 3, .dir = dir});
   scenario.Do(Progressed(scenario.job(id), 5));
   return id;
 }
@@ -44,10 +54,9 @@ bool AnyRollback(const Scenario& scenario) {
 
 TEST(Silence, TheFirstThatIsBackWaitsForTheOthers) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario);
+  const JobId id = RunThree(scenario);
   const JobRecord ended = scenario.job(id);
-  scenario.Do(Silent("w0", 1, 5));
-  scenario.Do(Silent("w1", 1, 5));
+  for (const char* worker : {"w0", "w1", "w2"}) scenario.Do(Silent(worker, 1, 5));
   EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), IsEmpty());
   scenario.Do(Back(ended, 0));
   scenario.Do(Released(ended, 0, 5));
@@ -56,6 +65,7 @@ TEST(Silence, TheFirstThatIsBackWaitsForTheOthers) {
   EXPECT_THAT(scenario.job(id).reason, HasSubstr("waits for workers that fell silent"));
   scenario.Do(Back(ended, 1));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  // With its two shards all are there.
   scenario.Do(Released(ended, 1, 5));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   EXPECT_EQ(scenario.job(id).restore.step, 5);
@@ -64,8 +74,8 @@ TEST(Silence, TheFirstThatIsBackWaitsForTheOthers) {
 
 TEST(Silence, PatienceEnds) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario);
-  scenario.Do(Silent("w1", 1, 5));
+  const JobId id = RunThree(scenario);
+  for (const char* worker : {"w1", "w2"}) scenario.Do(Silent(worker, 1, 5));
   scenario.Do(Released(scenario.job(id), 0, 5));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   scenario.Do(ExpirePatience(scenario.job(id)));
@@ -77,9 +87,36 @@ TEST(Silence, PatienceEnds) {
   EXPECT_TRUE(AnyRollback(scenario));
 }
 
+// Nothing was stored that could come back.
+TEST(Silence, WithoutCopiesNobodyIsWaitedFor) {
+  Scenario scenario;
+  scenario.JoinWorkers(2);
+  const JobId id = scenario.Run({.min_workers = 1, .max_workers = 2, .replicas = 0});
+  scenario.Do(Progressed(scenario.job(id), 5));
+  scenario.Do(Silent("w1", 1, 5));
+  scenario.Do(Released(scenario.job(id), 0, 0));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), IsEmpty());
+  scenario.ReportAll(id, kReady);
+  EXPECT_TRUE(AnyRollback(scenario));
+}
+
+// What the silent one holds is of no use without what died.
+TEST(Silence, WhoCannotMakeTheStepWholeIsNotWaitedFor) {
+  Scenario scenario;
+  const JobId id = RunThree(scenario);
+  scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.Do(Joined("w3", 1));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  scenario.Do(Silent("w1", 1, 5));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_THAT(scenario.WorkersOf(id), ElementsAre("w3"));
+}
+
 TEST(Silence, WhatIsWholeIsNotWaitedFor) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  const JobId id = RunTwo(scenario);
   scenario.Do(Silent("w1", 1, 5));
   scenario.ReleaseAll(id, 5);
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
@@ -88,8 +125,10 @@ TEST(Silence, WhatIsWholeIsNotWaitedFor) {
 
 TEST(Silence, TheDeadAreNotWaitedFor) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario);
-  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
+  const JobId id = RunThree(scenario);
+  for (const char* worker : {"w1", "w2"}) {
+    scenario.Do(Lost(worker, 1, "killed by signal 9 (SIGKILL)", 5));
+  }
   scenario.Do(Released(scenario.job(id), 0, 5));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   scenario.ReportAll(id, kReady);
@@ -100,7 +139,7 @@ TEST(Silence, TheDeadAreNotWaitedFor) {
 // comes with its answer to that.
 TEST(Silence, WhoFinishedMeanwhileIsWaitedForUntilItSaysWhatItHolds) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  const JobId id = RunTwo(scenario);
   const JobRecord ended = scenario.job(id);
   scenario.Do(Silent("w0", 1, 5));
   scenario.Do(Silent("w1", 1, 5));
@@ -114,12 +153,67 @@ TEST(Silence, WhoFinishedMeanwhileIsWaitedForUntilItSaysWhatItHolds) {
 
 TEST(Silence, ANewProcessInItsPlaceEndsTheWait) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario);
-  scenario.Do(Silent("w1", 1, 5));
+  const JobId id = RunThree(scenario);
+  for (const char* worker : {"w1", "w2"}) scenario.Do(Silent(worker, 1, 5));
   scenario.Do(Released(scenario.job(id), 0, 5));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  // The other one still makes the step whole, and this one would not have without it.
+  scenario.Do(Joined("w2", 2));
   ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   scenario.Do(Joined("w1", 2));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+}
+
+// Nothing else happens, and nobody comes: the job must not wait with unsaved steps for ever.
+TEST(Silence, AJobThatWaitsIsSavedWhenThoseWhoFellSilentDoNotComeBack) {
+  Scenario scenario;
+  const JobId id = RunThree(scenario, "out", /*min_workers=*/3);
+  // An older version is whole.
+  const JobRecord ended = scenario.job(id);
+  for (const char* worker : {"w1", "w2"}) scenario.Do(Silent(worker, 1, 5));
+  v1::DurableEvent released = Released(ended, 0, 5);
+  for (int owner = 0; owner < 3; ++owner) {
+    v1::Holding& older = *released.mutable_rank_changed()->add_holdings();
+    older.set_epoch(1);
+    older.set_world(3);
+    older.set_owner(owner);
+    older.set_step(4);
+  }
+  scenario.Do(std::move(released));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  ASSERT_EQ(scenario.job(id).patience.what, Patience::For::kSilentBeforeSave);
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), SizeIs(1));
+  // Whoever comes meanwhile does not begin the time anew.
+  scenario.Do(Joined("w9", 1));
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), IsEmpty());
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  ASSERT_EQ(scenario.job(id).patience.what, Patience::For::kSave);
+  EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), SizeIs(1));
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_TRUE(scenario.job(id).save_and_stop);
+  EXPECT_EQ(scenario.job(id).restore.step, 4);
+}
+
+TEST(Silence, WhoComesBackBeforeAJobThatWaitsIsSavedCounts) {
+  Scenario scenario;
+  const JobId id = RunThree(scenario, "out", /*min_workers=*/3);
+  const JobRecord ended = scenario.job(id);
+  for (const char* worker : {"w1", "w2"}) scenario.Do(Silent(worker, 1, 5));
+  v1::DurableEvent released = Released(ended, 0, 5);
+  for (int owner = 0; owner < 3; ++owner) {
+    v1::Holding& older = *released.mutable_rank_changed()->add_holdings();
+    older = released.rank_changed().holdings(0);
+    older.set_owner(owner);
+    older.set_step(4);
+  }
+  scenario.Do(std::move(released));
+  scenario.Do(Back(ended, 1));
+  scenario.Do(Released(ended, 1, 5));
+  ASSERT_EQ(scenario.job(id).patience.what, Patience::For::kSave);
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  EXPECT_TRUE(scenario.job(id).save_and_stop);
+  EXPECT_EQ(scenario.job(id).restore.step, 5);
 }
 
 // It had been given up before the epoch was planned that has ended now.
@@ -186,7 +280,7 @@ TEST(Silence, WhoFellSilentBeforeTheLastEpochRestoredIsNotWaitedFor) {
 // Whoever thaws late may hold, whole, what is older than what was saved without it.
 TEST(Silence, WhatIsOlderThanTheCheckpointIsNotGoneOnAfter) {
   Scenario scenario;
-  const JobId id = RunTwo(scenario, /*replicas=*/1);
+  const JobId id = RunTwo(scenario);
   scenario.Do(Saved(scenario.job(id), 5, "out/step-5"));
   scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
   scenario.ReleaseAll(id, 3);

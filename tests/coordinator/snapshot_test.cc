@@ -107,6 +107,52 @@ TEST(Snapshot, OneOfAnotherFormatIsRefused) {
   v1::StoredState stored = WriteState({});
   stored.set_format(kStateFormat + 1);
   EXPECT_EQ(ReadState(stored).status().code(), absl::StatusCode::kDataLoss);
+  stored.set_format(kOldestStateFormat - 1);
+  EXPECT_EQ(ReadState(stored).status().code(), absl::StatusCode::kDataLoss);
+  stored.set_format(kOldestStateFormat);
+  EXPECT_TRUE(ReadState(stored).ok());
+}
+
+TEST(Snapshot, OneOfTheFirstFormatIsReadAsIfNothingOfTheNewHadHappened) {
+  Scenario scenario;
+  scenario.JoinWorkers(1);
+  const JobId id = scenario.Run({});
+  v1::StoredState stored = WriteState(scenario.state());
+  stored.set_format(1);
+  const absl::StatusOr<State> state = ReadState(stored);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->jobs.at(id).told_epoch, Epoch());
+}
+
+// A thousand ended jobs are kept, and go into every snapshot: of each little more may stay than its
+// specification and how its ranks ended.
+TEST(Snapshot, JobsThatHaveEndedAreSmall) {
+  constexpr int kWorld = 64;
+  Scenario scenario;
+  for (int number = 0; number < kWorld + 1; ++number) {
+    scenario.Do(Joined(absl::StrCat("host-", number / 8, "/cpu:", number % 8, number / kWorld), 1,
+                       absl::StrCat("host-", number / 8)));
+  }
+  const auto end = [&] {
+    const JobId id = scenario.Run({.max_workers = kWorld, .replicas = 2});
+    scenario.Do(Progressed(scenario.job(id), 17));
+    scenario.Do(Failed(scenario.job(id), 1, std::string(3000, 'x'), 17));
+    scenario.ReleaseAll(id, 17);
+    scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+    scenario.Do(Progressed(scenario.job(id), 18));
+    const JobRecord last = scenario.job(id);
+    scenario.Do(CancelRequest(id));
+    for (int rank = 0; rank < kWorld; ++rank) scenario.Do(Released(last, rank, 18));
+  };
+  const auto bytes = [&] {
+    return static_cast<int64_t>(WriteState(scenario.state()).ByteSizeLong());
+  };
+  end();
+  const int64_t one = bytes();
+  for (int job = 0; job < 10; ++job) end();
+  const int64_t each = (bytes() - one) / 10;
+  RecordProperty("bytes_of_an_ended_job", std::to_string(each));
+  EXPECT_LT(each, 3000);
 }
 
 // An ended job is known until a thousand others have ended, too, and for ten minutes in any case.

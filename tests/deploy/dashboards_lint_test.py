@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import check_dashboards as house  # noqa: E402
+import make_metrics_doc  # noqa: E402
 import yaml  # noqa: E402
 
 PROMETHEUS = pathlib.Path(os.environ.get("SHERD_PROMETHEUS", ROOT / "build/tools/prometheus/usr/bin/prometheus"))
@@ -99,6 +100,11 @@ class Dashboards(unittest.TestCase):
         self.assertEqual(METRICS["sherd_job_step"], "gauge")
         self.assertEqual(METRICS["sherd_rpcs_total"], "counter")
         self.assertEqual(METRICS["sherd_memory_bytes"], "gauge")
+
+
+class Page(unittest.TestCase):
+    def test_the_page_of_metrics_is_what_the_sources_say(self):
+        self.assertEqual(make_metrics_doc.PAGE.read_text(), make_metrics_doc.page(), "run scripts/make_metrics_doc.py")
 
 
 class Alerts(unittest.TestCase):

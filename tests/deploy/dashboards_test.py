@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "scripts")]
 
 import check_dashboards as house  # noqa: E402
+import make_metrics_doc  # noqa: E402
 from harness import EndToEnd, devices, wait_for  # noqa: E402
 from prometheus import PROGRAM, Prometheus  # noqa: E402
 import yaml  # noqa: E402
@@ -60,11 +61,30 @@ class Dashboards(EndToEnd):
                 (f'count(sherd_step{{job="{job}"}})', WORKERS - 1, "both ranks again"),
                 # The dead worker is one more.
                 (f"count(count_over_time(up[5m]) >= {SCRAPES_ENOUGH})", WORKERS + 2, "all, often enough for rates")):
-            wait_for(lambda: (self.prometheus.value_of(expression) or 0) >= least, f"Prometheus sees {what}")
+            # Somebody looks at the job meanwhile: calls between two scrapes have times.
+            wait_for(lambda: self.get(job) and (self.prometheus.value_of(expression) or 0) >= least,
+                     f"Prometheus sees {what}")
 
     def assert_data(self, expression):
         found = self.prometheus.values_of(expression, self.started, time.time())
         self.assertTrue(found, f"No data: {expression}")
+
+    def assert_documented(self):
+        """docs/metrics.md, which is made from the sources, says of each series what the daemons serve."""
+        rows = {name: (kind, said) for _, folder, _ in make_metrics_doc.SECTIONS
+                for name, kind, said in make_metrics_doc.rows(folder)}
+        served = self.prometheus.ask("metadata")
+        for name in [name for name in served if name.startswith("sherd_")]:
+            with self.subTest(metric=name):
+                kinds = {said["type"] for said in served[name]}
+                self.assertEqual(kinds, {rows[name][0]})
+        added = {"__name__", "instance", "job", "le"}
+        for series in self.prometheus.ask("series", **{"match[]": '{__name__=~"sherd_.+"}'}):
+            name = series["__name__"]
+            name = name if name in rows else re.sub("_(bucket|sum|count)$", "", name)
+            labels = set(series) - added - ({"rank"} if name == "sherd_job_info" else set())
+            with self.subTest(series=series["__name__"]):
+                self.assertEqual(labels, set(make_metrics_doc.labels_of(name)) - added)
 
     def test_every_query_of_every_dashboard_finds_data(self):
         job = self.train_with_a_kill()
@@ -88,6 +108,7 @@ class Dashboards(EndToEnd):
                 for selector in re.findall(r"sherd_\w+(?:\{[^}]*\})?", rule["expr"]):
                     with self.subTest(alert=rule["alert"], series=selector):
                         self.assert_data(selector)
+        self.assert_documented()
         rules = self.prometheus.ask("rules")["groups"]
         self.assertEqual({rule["health"] for group in rules for rule in group["rules"]}, {"ok"})
         print(f"{asked} queries of {len(house.load_dashboards())} dashboards have data, "

@@ -88,8 +88,11 @@ MISTAKES = {
         lambda d: change_argument(d, "--devices=cpu:4", "--devices=cpu:5"),
         "metrics are served at"),
     "a probe of a port that is not there": (
-        lambda d: worker(d)["readinessProbe"]["httpGet"].update(port="health"),
-        "asks port health"),
+        lambda d: worker(d)["readinessProbe"]["grpc"].update(port=9599),
+        "asks port 9599"),
+    "a variable that nothing reads": (
+        lambda d: worker(d)["env"].append({"name": "SHERD_TLS", "value": "1"}),
+        "nothing reads SHERD_TLS"),
     "a mount of nothing": (lambda d: worker_pod(d)["volumes"].pop(), "no volume output"),
     "killed before all is handed over": (
         lambda d: worker_pod(d).update(terminationGracePeriodSeconds=20),
@@ -149,7 +152,7 @@ class Manifests(unittest.TestCase):
     @unittest.skipUnless(house.kubectl(), "no kubectl 1.27 or later")
     def test_overlays_say_what_they_promise(self):
         rendered = {path.name: house.render(house.kubectl(), path) for path in house.kustomizations()}
-        self.assertEqual(set(rendered), {"base", "cpu", "spot", "dev-cpu", "jobset"})
+        self.assertEqual(set(rendered), {"base", "cpu", "spot", "secure", "dev-cpu", "jobset"})
         spot = find(rendered["spot"], "StatefulSet", "sherd-worker")["spec"]
         self.assertEqual(spot["replicas"], 3)
         self.assertTrue(spot["template"]["spec"]["tolerations"])
@@ -158,7 +161,14 @@ class Manifests(unittest.TestCase):
         for claim in ("sherd-data", "sherd-output"):
             volume = find(rendered["dev-cpu"], "PersistentVolumeClaim", claim)
             self.assertEqual(volume["spec"]["accessModes"], ["ReadWriteOnce"])
-        self.assertEqual(len(worker(rendered["dev-cpu"])["ports"]), 2)
+        self.assertEqual(len(worker(rendered["dev-cpu"])["ports"]), 3)
+        for name, file in (("sherd-coordinator", "SHERD_TOKENS"), ("sherd-worker", "SHERD_TOKEN_FILE")):
+            container = find(rendered["secure"], "StatefulSet", name)["spec"]["template"]["spec"]["containers"][0]
+            given = {each["name"]: each["value"] for each in container["env"]}
+            self.assertEqual(set(given), {"SHERD_TLS_CA", "SHERD_TLS_CERTIFICATE", "SHERD_TLS_KEY", file})
+            mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+            for path in given.values():
+                self.assertIn(path.rsplit("/", 1)[0], mounts)
         dashboards = [document for document in rendered["cpu"] if document["kind"] == "ConfigMap"]
         self.assertEqual(len(dashboards), len(list((ROOT / "dashboards").glob("*.json"))))
         for dashboard in dashboards:

@@ -1,6 +1,7 @@
 """What docs/operations.md tells people to do, done."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -9,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 
-from harness import EndToEnd, wait_for  # noqa: E402
+from harness import EndToEnd, devices, wait_for  # noqa: E402
 
 LONG = 1000000  # steps that no test waits for
 
@@ -67,6 +68,32 @@ class Operations(EndToEnd):
         self.wait_for_step(again, 60)
         first = next(event for event in map(json.loads, self.feed(again)) if event["event"] == "step")
         self.assertGreater(first["step"], 50, "it went on from a checkpoint")
+
+    def test_a_restored_backup_takes_on_the_workers_that_have_gone_on_since(self):
+        coordinator = self.start_coordinator()
+        supervisor = self.start_workers(3)
+        self.wait_for_workers(3)
+        job = self.submit(self.job(steps=LONG, workers=2))
+        self.wait_for_step(job, 20)
+        self.assertEqual(self.stop(coordinator), 0)
+        shutil.copytree(self.coordinator_data, self.scratch / "backup")
+        coordinator = self.coordinator_on(self.coordinator_data)
+        wait_for(self.answers, "the coordinator answers again")
+        rank = self.get(job)["ranks"][1]["worker"]
+        os.kill(devices(supervisor)[rank.split("/")[1]], signal.SIGKILL)
+        wait_for(lambda: self.get(job)["epoch"] == 2 and self.state(job) == "RUNNING", "epoch 2 runs")
+        self.steps_on(job)
+        step = int(self.get(job)["step"])
+
+        self.stop(coordinator, signal.SIGKILL)
+        self.coordinator_on(self.scratch / "backup")
+        wait_for(self.answers, "the coordinator answers from its backup")
+        wait_for(lambda: self.get(job)["epoch"] == 3 and self.state(job) == "RUNNING", "epoch 3 runs")
+        self.wait_for_step(job, step + 20)
+        feed = [json.loads(line) for line in self.feed(job)]
+        self.assertFalse([event for event in feed if event["event"] == "rollback"], "nothing is lost")
+        lines = [event["text"] for event in feed if event["event"] == "log"]
+        self.assertTrue([line for line in lines if "the coordinator's log, which is older" in line], lines)
 
     def checkpoints(self):
         return json.loads(self.sherd("checkpoints", "list", self.scratch / "weights-job", "-o", "json").stdout or "[]")

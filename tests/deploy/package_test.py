@@ -43,6 +43,14 @@ class Package(unittest.TestCase):
         for program in ("sherd", "sherd-coordinator", "sherd-worker"):
             self.assertIn(version, run(self.root / "usr/bin" / program, "--version"))
 
+    def test_it_brings_manual_pages_and_completion(self):
+        for program in ("sherd", "sherd-coordinator", "sherd-worker"):
+            page = (self.root / f"usr/share/man/man1/{program}.1").read_text()
+            self.assertTrue(page.startswith(".TH"), page[:80])
+            self.assertIn("\\fB\\-\\-tls\\-ca\\fR", page)
+        words = (self.root / "usr/share/bash-completion/completions/sherd").read_text()
+        self.assertIn("checkpoints", words)
+
     def test_it_makes_its_user_and_directories_and_keeps_settings(self):
         # Where the user is made; the programs of this root are this system's.
         (self.root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")

@@ -34,14 +34,16 @@ mount -t proc proc {root}/proc
 {volumes}
 mount -o remount,ro {root}
 hostname {name}
-exec chroot {root} /usr/bin/env -i PATH=/opt/sherd:/usr/bin:/bin /usr/bin/setpriv --reuid={user} --regid={group} \\
+exec chroot {root} /usr/bin/env -i PATH=/opt/sherd:/usr/bin:/bin {environment} /usr/bin/setpriv --reuid={user} --regid={group} \\
   --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs {command}
 """
 
 HEALTH = """\
 import sys, grpc
 channel = grpc.insecure_channel(sys.argv[1])
-answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=2)
+service = sys.argv[2].encode()
+request = b"\\x0a" + bytes([len(service)]) + service if service else b""
+answer = channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=2)
 sys.exit(0 if answer == b"\\x08\\x01" else 1)
 """
 
@@ -82,6 +84,7 @@ class Pod:
             hosts=self.test.hosts_file, name=self.name, user=context["runAsUser"], group=context["runAsGroup"],
             volumes="\n".join(f"mount --bind {source} {target} && mount -o remount,bind,{mode} {target}"
                               for source, target, mode in mounts),
+            environment=shlex.join(f"{each['name']}={each['value']}" for each in self.container.get("env", [])),
             command=shlex.join(self.container["command"] + self.container["args"]))
         log = open(self.test.scratch / f"{self.name}.log", "ab")
         self.process = subprocess.Popen(
@@ -118,7 +121,8 @@ class Pod:
     def passes(self, probe):
         inside = ["ip", "netns", "exec", self.namespace]
         if "grpc" in probe:
-            command = [*inside, "/usr/bin/python3", "-c", HEALTH, f"{self.address}:{probe['grpc']['port']}"]
+            command = [*inside, "/usr/bin/python3", "-c", HEALTH, f"{self.address}:{probe['grpc']['port']}",
+                       probe["grpc"].get("service", "")]
         else:
             ports = {port["name"]: port["containerPort"] for port in self.container["ports"]}
             port = ports[probe["httpGet"]["port"]]

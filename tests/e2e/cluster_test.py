@@ -235,6 +235,42 @@ class Growth(EndToEnd):
             self.assertLess(grown, 3072, f"{pid} grew by {grown} KiB over 20 jobs")
 
 
+class Top(EndToEnd):
+    def test_it_shows_what_runs_and_waits_for_a_coordinator_that_restarts(self):
+        coordinator = self.start_coordinator()
+        self.start_workers(2)
+        self.wait_for_workers(2)
+        job = self.submit(self.job(steps=LONG))
+        self.wait_for_step(job, 3)
+        looks = self.sherd("top", "--count", 2, "--interval", "100ms", "-o", "json", check=0).stdout.splitlines()
+        self.assertEqual(len(looks), 2)
+        look = json.loads(looks[1])
+        self.assertEqual(look["workers"], {"busy": 2})
+        [shown] = look["jobs"]
+        self.assertEqual((shown["id"], shown["state"]), (job, "RUNNING"))
+        self.assertGreater(shown["last_step"]["tokens_per_second"], 0)
+        self.assertEqual(shown["last_epoch"]["epoch"], 1)
+        for rank in shown["ranks"]:
+            self.assertEqual(rank["peak"]["predicted"], rank["peak"]["measured"])
+        text = self.sherd("top", "--count", 1, check=0).stdout
+        self.assertRegex(text, r"2 workers: 2 busy\n")
+        self.assertRegex(text, rf"{job} +job +RUNNING +\d+/{LONG} ")
+
+        top = self.start("sherd", "top", "--interval", "100ms", "-o", "json")
+        said = pathlib.Path(top.log_path)
+        wait_for(lambda: said.read_text().count("\n") > 2, "looks")
+        self.stop(coordinator, signal.SIGKILL)
+        wait_for(lambda: "cannot reach the coordinator" in said.read_text(), "it says so")
+        self.start_coordinator(listen=self.address)
+        looks = said.read_text().count("\n")
+        wait_for(lambda: said.read_text().count("\n") > looks + 2, "it looks again")
+        self.assertEqual(self.stop(top, signal.SIGINT), 0)
+        self.sherd("cancel", job, check=0)
+        self.wait_for_state(job, "CANCELLED")
+        refused = self.sherd("top", "--interval", "soon")
+        self.assertEqual((refused.returncode, "100ms and 1h" in refused.stderr), (2, True), refused.stderr)
+
+
 class Metrics(EndToEnd):
     def test_coordinator_and_workers_serve_what_they_do(self):
         coordinator = self.start_coordinator("--metrics", "127.0.0.1:0")
@@ -247,7 +283,7 @@ class Metrics(EndToEnd):
         self.assertIn("sherd_build_info", self.scrape(self.metrics_address(coordinator)))
         text = self.scrape(self.metrics_address(worker))
         for series in ("sherd_step_seconds_bucket", "sherd_phase_seconds_total", "sherd_tokens_total",
-                       "sherd_loss", "sherd_memory_bytes", "sherd_collective_seconds_total",
+                       "sherd_loss", "sherd_memory_bytes", "sherd_collective_seconds_sum",
                        "sherd_collective_bytes_total", "sherd_build_info", "sherd_job_info"):
             self.assertIn(series, text)
         self.sherd("cancel", job, check=0)

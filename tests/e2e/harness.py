@@ -94,10 +94,9 @@ def growth(pid):
 class Follower:
     """A client that watches a job: its events, each with the moment at which it came."""
 
-    def __init__(self, command, address):
+    def __init__(self, command, environment):
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True,
-                                        env={**os.environ, "SHERD_COORDINATOR": address})
+                                        stderr=subprocess.DEVNULL, text=True, env=environment)
         self.came = threading.Condition()
         self.seen = []  # (moment, event), guarded by `came`
         self.thread = threading.Thread(target=self._read)
@@ -169,6 +168,11 @@ class EndToEnd(unittest.TestCase):
         enter = ["ip", "netns", "exec", self.inside] if self.inside else []
         return [*enter, str(BIN / program), *map(str, arguments)]
 
+    def environment(self):
+        """Of every program. Namespaces are no loopback, where plain text would need no word."""
+        insecure = {"SHERD_INSECURE": "1"} if self.inside else {}
+        return {**os.environ, "SHERD_COORDINATOR": getattr(self, "address", ""), **insecure}
+
     def setUp(self):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
@@ -193,7 +197,8 @@ class EndToEnd(unittest.TestCase):
     def start(self, *arguments, **options):
         log = open(self.scratch / f"{arguments[0]}-{time.monotonic_ns()}.log", "w+b")
         process = subprocess.Popen(self.command(arguments[0], arguments[1:]),
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                   **{"env": self.environment(), **options})
         process.log_path = log.name
         log.close()
         self.stack.callback(self.stop, process)
@@ -231,9 +236,8 @@ class EndToEnd(unittest.TestCase):
         return path
 
     def sherd(self, *arguments, limit=LIMIT, check=None, **options):
-        environment = {**os.environ, "SHERD_COORDINATOR": getattr(self, "address", "")}
-        result = subprocess.run(self.command("sherd", arguments), capture_output=True, text=True,
-                                errors="replace", timeout=limit, env=environment, stdin=subprocess.DEVNULL, **options)
+        result = subprocess.run(self.command("sherd", arguments), capture_output=True, text=True, errors="replace",
+                                timeout=limit, stdin=subprocess.DEVNULL, **{"env": self.environment(), **options})
         if check is not None:
             self.assertEqual(result.returncode, check, f"{result.args}\n{result.stdout}\n{result.stderr}")
         return result
@@ -266,7 +270,7 @@ class EndToEnd(unittest.TestCase):
 
     def follow(self, job):
         """Follows a job's events from the first one on, until its end or the test's."""
-        follower = Follower(self.command("sherd", ["watch", job, "-o", "json"]), self.address)
+        follower = Follower(self.command("sherd", ["watch", job, "-o", "json"]), self.environment())
         self.stack.callback(follower.stop)
         return follower
 

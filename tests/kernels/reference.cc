@@ -322,16 +322,35 @@ double CrossEntropy(const Doubles& logits, const Tokens& targets, int64_t rows, 
   return loss;
 }
 
+double Objective(const Doubles& logits, const Tokens& targets, int64_t rows, int64_t vocab,
+                 const LossOptions& options) {
+  double objective = 0;
+  for (int64_t n = 0; n < rows; ++n) {
+    const int32_t target = targets[Size(n)];
+    if (target < 0) continue;
+    const double lse = LogSumExp(&logits[Size(n * vocab)], vocab);
+    for (int64_t v = 0; v < vocab; ++v) {
+      const double probability = (v == target ? 1 - options.label_smoothing : 0.0) +
+                                 options.label_smoothing / static_cast<double>(vocab);
+      objective += probability * (lse - logits[Size(n * vocab + v)]);
+    }
+    objective += options.z_loss * lse * lse;
+  }
+  return objective;
+}
+
 Doubles CrossEntropyGradient(const Doubles& logits, const Tokens& targets, double scale,
-                             int64_t rows, int64_t vocab) {
+                             int64_t rows, int64_t vocab, const LossOptions& options) {
   Doubles gradient(logits.size());
   for (int64_t n = 0; n < rows; ++n) {
     const int32_t target = targets[Size(n)];
     if (target < 0) continue;
     const double lse = LogSumExp(&logits[Size(n * vocab)], vocab);
     for (int64_t v = 0; v < vocab; ++v) {
-      const double hit = v == target ? 1.0 : 0.0;
-      gradient[Size(n * vocab + v)] = scale * (std::exp(logits[Size(n * vocab + v)] - lse) - hit);
+      const double wanted = (v == target ? 1 - options.label_smoothing : 0.0) +
+                            options.label_smoothing / static_cast<double>(vocab);
+      const double softmax = std::exp(logits[Size(n * vocab + v)] - lse);
+      gradient[Size(n * vocab + v)] = scale * (softmax * (1 + 2 * options.z_loss * lse) - wanted);
     }
   }
   return gradient;

@@ -67,7 +67,11 @@ Doubles AttentionBackward(const Doubles& dout, const Doubles& qkv, const Attenti
 
 double CrossEntropy(const Doubles& logits, const Tokens& targets, int64_t rows, int64_t vocab);
 Doubles CrossEntropyGradient(const Doubles& logits, const Tokens& targets, double scale,
-                             int64_t rows, int64_t vocab);
+                             int64_t rows, int64_t vocab, const LossOptions& options = {});
+// What is trained for: the cross-entropy with the smoothed targets, and the weighted squares of the
+// rows' log Σ e^logit.
+double Objective(const Doubles& logits, const Tokens& targets, int64_t rows, int64_t vocab,
+                 const LossOptions& options);
 
 // In place.
 void AdamW(Doubles& master, Doubles& m, Doubles& v, const Doubles& grad, const AdamWParams& params);

@@ -128,6 +128,26 @@ TEST(Reference, CrossEntropyGradientIsFiniteDifferences) {
   ExpectClose(gradient, Differences(logits, value), kTolerance, "dlogits");
 }
 
+TEST(Reference, GradientOfTheObjectiveIsFiniteDifferences) {
+  Draw draw(6);
+  const Tokens targets = {5, -1, 0, 2};
+  for (const LossOptions& options :
+       {LossOptions{.z_loss = 0.3}, LossOptions{.label_smoothing = 0.2},
+        LossOptions{.z_loss = 0.1, .label_smoothing = 0.4}}) {
+    Doubles logits = Random(draw, 4 * 6);
+    const auto value = [&] { return 0.25 * Objective(logits, targets, 4, 6, options); };
+    const Doubles gradient = CrossEntropyGradient(logits, targets, 0.25, 4, 6, options);
+    ExpectClose(gradient, Differences(logits, value), kTolerance, "dlogits");
+  }
+}
+
+TEST(Reference, ObjectiveWithoutOptionsIsTheCrossEntropy) {
+  Draw draw(7);
+  const Doubles logits = Random(draw, 4 * 6);
+  const Tokens targets = {5, -1, 0, 2};
+  EXPECT_DOUBLE_EQ(Objective(logits, targets, 4, 6, {}), CrossEntropy(logits, targets, 4, 6));
+}
+
 // Kingma & Ba 2015: the first step moves by lr · sign(gradient), and decay by lr · decay · weight.
 TEST(Reference, FirstAdamWStepMovesByTheLearningRate) {
   Doubles master = {2, -3}, m(2), v(2);

@@ -158,5 +158,36 @@ TEST(WorldRules, StandImpossibleNumbers) {
   EXPECT_EQ(Broken(spec).size(), 1u);
 }
 
+// What is left open is chosen later; what is given must be right.
+TEST(AutoRules, LookAtWhatIsGivenAlone) {
+  v1::JobSpec spec = Job(1);
+  spec.mutable_parallel()->Clear();
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_AUTO);
+  spec = NormalizeJobSpec(spec);
+  EXPECT_THAT(Broken(spec), IsEmpty());
+  spec.mutable_parallel()->set_sequence_parallel(true);
+  EXPECT_THAT(Broken(spec), IsEmpty());
+  spec.mutable_parallel()->set_tensor(3);
+  EXPECT_THAT(Broken(spec), ElementsAre("parallel.tensor: tensor 3 does not fit 8 heads; the "
+                                        "nearest that do are 2 and 4"));
+  spec.mutable_parallel()->set_tensor(2);
+  spec.mutable_parallel()->set_shard_group(2);
+  EXPECT_THAT(Broken(spec), ElementsAre("parallel.shard_group: 2 is for parallel.strategy: "
+                                        "hybrid; 'auto' takes 0"));
+  spec.mutable_parallel()->set_shard_group(0);
+  spec.mutable_parallel()->set_recompute(static_cast<v1::Recompute>(9));
+  EXPECT_THAT(Broken(spec), ElementsAre("parallel.recompute: must be one of none, block"));
+}
+
+TEST(AutoRules, AMicroBatchMayBeLeftOut) {
+  v1::JobSpec spec = Job(1);
+  spec.mutable_parallel()->Clear();
+  spec.mutable_parallel()->set_strategy(v1::STRATEGY_AUTO);
+  spec.mutable_train()->set_micro_batch(0);
+  EXPECT_EQ(ValidateJobSpec(NormalizeJobSpec(spec)).ShortDebugString(), "");
+  spec.mutable_train()->set_micro_batch(3);
+  EXPECT_EQ(ValidateJobSpec(NormalizeJobSpec(spec)).fields_size(), 1);
+}
+
 }  // namespace
 }  // namespace sherd

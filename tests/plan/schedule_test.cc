@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
 #include <set>
+#include <vector>
 
 namespace sherd {
 namespace {
@@ -77,6 +80,61 @@ TEST(LearningRate, ConstantStaysAtThePeakAfterWarmUp) {
   train.mutable_schedule()->set_warmup(2);
   EXPECT_DOUBLE_EQ(LearningRate(train, 1), 0.25);
   EXPECT_DOUBLE_EQ(LearningRate(train, 9), 0.5);
+}
+
+v1::TrainSpec Falling(v1::ScheduleKind kind) {
+  v1::TrainSpec train = Train(1, 1);
+  train.set_steps(12);
+  train.mutable_optimizer()->set_lr(1.0);
+  train.mutable_schedule()->set_kind(kind);
+  train.mutable_schedule()->set_warmup(2);
+  train.mutable_schedule()->set_min_lr(0.2);
+  train.mutable_schedule()->set_decay(4);
+  return train;
+}
+
+void ExpectRates(const v1::TrainSpec& train, const std::vector<double>& expected) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(LearningRate(train, static_cast<int64_t>(i) + 1), expected[i], 1e-15) << i + 1;
+  }
+}
+
+TEST(LearningRate, LinearFallsFromWarmUpToTheLastStep) {
+  ExpectRates(Falling(v1::SCHEDULE_KIND_LINEAR),
+              {0.5, 1, 0.92, 0.84, 0.76, 0.68, 0.6, 0.52, 0.44, 0.36, 0.28, 0.2});
+}
+
+TEST(LearningRate, WsdWarmsUpStaysAndDecaysOverTheLastSteps) {
+  ExpectRates(Falling(v1::SCHEDULE_KIND_WSD), {0.5, 1, 1, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2});
+  v1::TrainSpec train = Falling(v1::SCHEDULE_KIND_WSD);
+  train.mutable_schedule()->set_decay(10);
+  ExpectRates(train, {0.5, 1, 0.92, 0.84, 0.76, 0.68, 0.6, 0.52, 0.44, 0.36, 0.28, 0.2});
+}
+
+TEST(LearningRate, CosineIsHalfWayInTheMiddle) {
+  ExpectRates(Falling(v1::SCHEDULE_KIND_COSINE),
+              {0.5, 1, 0.6 + 0.4 * std::cos(std::numbers::pi * 0.1)});
+  EXPECT_NEAR(LearningRate(Falling(v1::SCHEDULE_KIND_COSINE), 7), 0.6, 1e-15);
+}
+
+// A checkpoint of these steps goes on with more of them at the rates of the run that had more from
+// its start.
+TEST(LearningRate, DoesNotDependOnTheStepsWhereItStays) {
+  for (const v1::ScheduleKind kind : {v1::SCHEDULE_KIND_WSD, v1::SCHEDULE_KIND_CONSTANT}) {
+    v1::TrainSpec longer = Falling(kind);
+    longer.set_steps(100);
+    for (int64_t step = 1; step <= 8; ++step) {
+      EXPECT_EQ(LearningRate(longer, step), LearningRate(Falling(kind), step)) << step;
+    }
+  }
+}
+
+// Resumed with fewer steps than it had come to, a job has nothing left to train.
+TEST(LearningRate, StaysAtTheMinimumBeyondTheLastStep) {
+  for (const v1::ScheduleKind kind :
+       {v1::SCHEDULE_KIND_WSD, v1::SCHEDULE_KIND_LINEAR, v1::SCHEDULE_KIND_COSINE}) {
+    EXPECT_NEAR(LearningRate(Falling(kind), 50), 0.2, 1e-15);
+  }
 }
 
 }  // namespace

@@ -95,15 +95,18 @@ std::vector<std::byte> RunAll(size_t elements_off, DType dtype, int64_t channels
   ops->AttentionBackward(dout, qkv, out, lse, dqkv, shape);
   ops->RotaryBackward(dqkv, table, shape);
   double loss = 0;
+  constexpr LossOptions kOptions = {.z_loss = 1e-2, .label_smoothing = 0.1};
   float* const logits = floats(rows * vocab);
   ops->CrossEntropy(logits, tokens.data(), rows, vocab, loss);
-  ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, rows, vocab, loss);
-  const VocabularyPart part{.first = 3, .count = vocab - 5, .columns = vocab};
+  ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, kOptions, rows, vocab, loss);
+  const VocabularyPart part{
+      .first = 3, .count = vocab - 5, .columns = vocab, .vocabulary = vocab + 7};
   std::vector<LogitStatistics> own(static_cast<size_t>(rows)), joined(own.size());
   float* const part_logits = floats(rows * vocab);
   ops->VocabularyStatistics(part_logits, tokens.data(), part, own.data(), rows);
   ops->JoinStatistics(own.data(), 1, tokens.data(), joined.data(), rows, loss);
-  ops->VocabularyGradient(part_logits, tokens.data(), part, own.data(), joined.data(), 0.25f, rows);
+  ops->VocabularyGradient(part_logits, tokens.data(), part, own.data(), joined.data(), 0.25f,
+                          kOptions, rows);
   const int64_t count = rows * channels;
   const AdamWState state{floats(count), floats(count), arrays.Of(Floats(count, 0.5f))};
   const AdamWParams params{.lr = 1e-3,

@@ -129,11 +129,12 @@ class SimtOps final : public Ops {
     orders_.Run({Written(dqkv, RowsOf(shape) * shape.qkv_channels())},
                 [&](CudaKernels& on) { on.AttentionBackward(dout, qkv, out, lse, dqkv, shape); });
   }
-  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale, int64_t rows,
-                            int64_t vocab, double& loss) override {
+  void CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
+                            const LossOptions& options, int64_t rows, int64_t vocab,
+                            double& loss) override {
     orders_.Run({Written(logits, rows * vocab, false), Written(&loss, 1, false)},
                 [&](CudaKernels& on) {
-                  on.CrossEntropyBackward(logits, targets, scale, rows, vocab, &loss);
+                  on.CrossEntropyBackward(logits, targets, scale, options, rows, vocab, &loss);
                 });
   }
   void CrossEntropy(const float* logits, const int32_t* targets, int64_t rows, int64_t vocab,
@@ -155,9 +156,9 @@ class SimtOps final : public Ops {
   }
   void VocabularyGradient(float* logits, const int32_t* targets, const VocabularyPart& part,
                           const LogitStatistics* own, const LogitStatistics* joined, float scale,
-                          int64_t rows) override {
+                          const LossOptions& options, int64_t rows) override {
     orders_.Run({Written(logits, rows * part.columns, false)}, [&](CudaKernels& on) {
-      on.VocabularyGradient(logits, targets, part, own, joined, scale, rows);
+      on.VocabularyGradient(logits, targets, part, own, joined, scale, options, rows);
     });
   }
   void AdamW(GradOut param, const AdamWState& from, const AdamWState& to, const void* grad,

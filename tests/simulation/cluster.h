@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ struct Cluster {
   CoordinatorHost* coordinator = nullptr;
   // All there ever were, by address.
   std::map<std::string, WorkerProcess*> processes;
+  // By name: who is cut off for good from a process on another host, to store copies there.
+  std::set<std::pair<std::string, std::string>> cut;
   // The ranks of an epoch that work, by rank.
   struct World {
     std::map<int, FakeRank*> ranks;

@@ -227,6 +227,21 @@ void FakeRank::LoseLink() {
   process_.Run([this, rank = peer->first] { PeerLost(rank); });
 }
 
+void FakeRank::LoseHolder() {
+  if (!running_ || copies_.empty()) return;
+  const WorkerProcess& holder = *copies_.front().holder;
+  cluster_.trace.Say(process_.name(), " and its holder ", holder.name(), " lose their link");
+  cluster_.cut.insert({process_.name(), holder.name()});
+  process_.Run([this, address = holder.network_address()] {
+    if (running_ && !wedged_ && !finishing_) HolderLost(address);
+  });
+}
+
+void FakeRank::HolderLost(const std::string& address) {
+  Fail(absl::UnavailableError(absl::StrCat("the process at ", address, " is not reached")),
+       /*lost_peer=*/-1, address);
+}
+
 v1::RankPosition FakeRank::Position() const {
   v1::RankPosition position;
   position.set_job_id(assignment_.job_id());
@@ -263,12 +278,13 @@ void FakeRank::Vanish() {
   CloseLinks();
 }
 
-void FakeRank::Fail(absl::Status status, int lost_peer) {
+void FakeRank::Fail(absl::Status status, int lost_peer, const std::string& lost_holder) {
   finishing_ = false;
   TrainerEnded ended;
   ended.status = std::move(status);
   ended.step = committed_;
   ended.lost_peer = lost_peer;
+  ended.lost_holder = lost_holder;
   End(std::move(ended));
 }
 

@@ -30,6 +30,8 @@ class FakeRank {
   void Wedge(bool for_ever);
   // It loses the link to a peer, as that one does to it.
   void LoseLink();
+  // It loses for good the link to a process on another host that stores its shard.
+  void LoseHolder();
 
  private:
   void After(absl::Duration delay, void (FakeRank::*next)());
@@ -43,6 +45,9 @@ class FakeRank {
   void Restore();
   void EndRestore();
   void HandOver();
+  // Of an epoch that only measures.
+  void BeginMeasuring();
+  void EndMeasuring();
   void BeReady();
   void Compute();
   void Enter();
@@ -63,7 +68,8 @@ class FakeRank {
   void StoreRemote(size_t copy);
   void PeerLost(int rank);
   void CloseLinks();
-  void Fail(absl::Status status, int lost_peer = -1);
+  void Fail(absl::Status status, int lost_peer = -1, const std::string& lost_holder = "");
+  void HolderLost(const std::string& address);
   void End(TrainerEnded ended);
 
   Cluster& cluster_;

@@ -35,6 +35,9 @@ void FakeRank::Form() {
   for (int rank = 0; rank < assignment_.world(); ++rank) {
     if (!world().ranks.contains(rank)) return PeerLost(rank);
   }
+  if (assignment_.has_trial()) {
+    return After(cluster_.chance.Milliseconds(0, 5), &FakeRank::BeginMeasuring);
+  }
   segment_ = std::make_shared<Segment>();
   segment_->key = {assignment_.job_id(), assignment_.epoch(), assignment_.world(),
                    assignment_.rank()};
@@ -43,6 +46,27 @@ void FakeRank::Form() {
     return Fail(absl::FailedPreconditionError("this epoch has ended here"));
   }
   After(cluster_.chance.Milliseconds(0, 5), &FakeRank::Restore);
+}
+
+void FakeRank::BeginMeasuring() {
+  v1::RankReport report = Stamp();
+  report.mutable_ready();
+  process_.Report(std::move(report));
+  After(cluster_.chance.Milliseconds(1, 40), &FakeRank::EndMeasuring);
+}
+
+void FakeRank::EndMeasuring() {
+  finishing_ = true;
+  TrainerEnded ended;
+  v1::TrialReport& trial = ended.trial.emplace();
+  trial.set_number(assignment_.trial().number());
+  if (assignment_.trial().steps() > 0) {
+    trial.set_step_seconds(1e-3 * static_cast<double>(cluster_.chance.Between(1, 9)));
+  } else {
+    trial.set_matmul_flops_per_second(1e9 * static_cast<double>(cluster_.chance.Between(20, 90)));
+    trial.set_copy_bytes_per_second(5e9);
+  }
+  End(std::move(ended));
 }
 
 void FakeRank::Meet(const WorkerProcess& other, const std::string& address) {
@@ -123,6 +147,9 @@ void FakeRank::HandOver() {
       Meet(*holder, assignment_.holders(static_cast<int>(handed_over_)));
     }
     if (holder != nullptr && holder->host() != process_.host()) {
+      if (cluster_.cut.contains({process_.name(), holder->name()})) {
+        return HolderLost(holder->network_address());
+      }
       // It may hear of it later than the ranks do.
       if (holder->alive() && !holder->Expects(segment_->key, assignment_.secret())) {
         return After(kRetry, &FakeRank::HandOver);

@@ -131,8 +131,6 @@ void Referee::SeeEnd(const State& state) {
       continue;
     }
     if (!job.done) Accuse(absl::StrCat("the feed of ", id.value(), " does not tell its end"));
-    // The end is known from other ranks when the first one, which tells of steps, ended untold.
-    if (!record.ranks.empty() && lost_.contains(record.ranks[0].incarnation.value())) continue;
     if (record.state == v1::JOB_STATE_SUCCEEDED && job.feed_step != record.spec.train().steps()) {
       Accuse(absl::StrCat(id.value(), " succeeded and its feed ends with step ", job.feed_step));
     }

@@ -23,6 +23,11 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
         absl::StrCat(name, " went back from epoch ", job.epoch, " to ", record.epoch.value()));
   }
   ++epochs_;
+  // It measures: nothing is there yet, and nothing comes of it.
+  if (IsUndecided(record)) {
+    job.epoch = record.epoch.value();
+    return;
+  }
   const int64_t step = record.restore.step;
   const auto lost = static_cast<int64_t>(job.missing.size());
   trace_.Say(name, ": epoch ", record.epoch.value(), " of ", record.ranks.size(),
@@ -65,8 +70,9 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
     if (lost_.contains(life)) job.missing.insert(life);
   }
   // Until the new world is whole, the smaller of the two.
-  job.promised =
-      job.epoch == 1 ? FewestCopies(record) : std::min(job.promised, FewestCopies(record));
+  job.promised = record.epoch == FirstEpochOf(record)
+                     ? FewestCopies(record)
+                     : std::min(job.promised, FewestCopies(record));
 }
 
 }  // namespace sherd::simulation

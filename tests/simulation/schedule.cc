@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "plan/job_spec.h"
 #include "tests/simulation/coordinator_host.h"
 #include "tests/simulation/worker_process.h"
 #include "tests/support/jobs.h"
@@ -28,6 +29,11 @@ const std::vector<v1::JobSpec>& KindsOfJobs() {
       made.push_back(testing::MakeJob(strategy, v1::DATA_TYPE_FP32, 60,
                                       {.layers = 1, .hidden = 64, .heads = 1}));
     }
+    v1::JobSpec& open = made.emplace_back(made.front());
+    open.mutable_parallel()->Clear();
+    open.mutable_parallel()->set_strategy(v1::STRATEGY_AUTO);
+    open.mutable_parallel()->set_recompute(v1::RECOMPUTE_NONE);
+    open = NormalizeJobSpec(open);
     return made;
   }());
   return *kinds;
@@ -246,6 +252,7 @@ void Schedule::StrikeRank(WorkerProcess& process) {
   FakeRank* const rank = process.rank();
   if (rank == nullptr) return process.Kill(9);
   if (cluster_.chance.OneIn(3)) return rank->Wedge(cluster_.chance.OneIn(3));
+  if (cluster_.chance.OneIn(2)) return rank->LoseHolder();
   rank->LoseLink();
 }
 

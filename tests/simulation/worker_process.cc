@@ -271,6 +271,12 @@ void WorkerProcess::Perform(const AgentAction& action) {
       cluster_.trace.Say(name_, " releases epoch ", told.epoch(), " of ", told.job_id(), " with ",
                          told.released().holdings_size(), " versions");
     }
+    if (told.has_finished()) {
+      // As the memory of every rank has them.
+      for (int64_t step = 1; step <= told.finished().steps(); ++step) {
+        told.mutable_finished()->add_last_steps()->set_step(step);
+      }
+    }
     Report(std::move(told));
   } else if (const auto* exit = std::get_if<ExitProcess>(&action)) {
     BeginExit(exit->code);

@@ -23,7 +23,10 @@ TrainerEnded EventOf(TrainResult result) {
           result.step,
           std::move(result.operation),
           result.lost_peer,
-          std::move(result.weights_path)};
+          std::move(result.lost_holder),
+          std::move(result.weights_path),
+          std::move(result.last_steps),
+          std::move(result.trial)};
 }
 
 }  // namespace
@@ -159,8 +162,8 @@ AgentEvent Agent::NextEvent() {
       leave_deadline_ = absl::InfiniteDuration();
       return StopRequested{kExitAsked, absl::StrCat(leaving_, ", and nobody let it go in time")};
     }
-    mutex_.AwaitWithTimeout(absl::Condition(&due),
-                            std::min({abort_deadline_ - now, leave_deadline_ - now, kLongestWait}));
+    await_.Await(mutex_, absl::Condition(&due),
+                 std::min({abort_deadline_ - now, leave_deadline_ - now, kLongestWait}));
   }
   AgentEvent event = std::move(events_.front());
   events_.pop_front();
@@ -195,6 +198,7 @@ void Agent::Perform(TellPosition& action) {
   position.set_step(now.step);
   position.set_operation(now.operation);
   position.set_waiting(now.waiting);
+  position.set_copied_bytes(now.copied_bytes);
   position.mutable_missing()->Add(now.missing.begin(), now.missing.end());
   session_.Send(std::move(position));
 }
@@ -246,8 +250,14 @@ v1::Hello Agent::MakeHello() {
   return hello;
 }
 
-void Agent::OnConnected() { metrics_.Connected(); }
-void Agent::OnDisconnected() { metrics_.Disconnected(); }
+void Agent::OnConnected() {
+  metrics_.Connected();
+  options_.on_registered(true);
+}
+void Agent::OnDisconnected() {
+  metrics_.Disconnected();
+  options_.on_registered(false);
+}
 void Agent::OnAssign(v1::Assignment assignment) { Post(AssignReceived{std::move(assignment)}); }
 void Agent::OnAbort(v1::Abort abort) { Post(AbortReceived{std::move(abort)}); }
 void Agent::OnInspect(v1::InspectData request) { inspector_.Inspect(std::move(request)); }

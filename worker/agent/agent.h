@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_await.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/agent_metrics.h"
@@ -31,8 +32,10 @@ struct AgentOptions {
   // Where its trainers store versions and others' are kept. Outlives the agent.
   HoldingStore* holdings = nullptr;
   // Called on a thread of its own.
-  std::function<absl::Status(const v1::InspectData&)> inspect;
+  Inspector::Look inspect;
   std::shared_ptr<prometheus::Registry> metrics;
+  // Hears whether there is a session. Called from the session's thread; must not block.
+  std::function<void(bool)> on_registered = [](bool) {};
   // A trainer ends within 500 ms of its abort; one that does not within this is beyond help.
   absl::Duration abort_limit = absl::Seconds(10);
   // A worker that is told to leave goes on until the coordinator lets it go, for this long.
@@ -99,6 +102,7 @@ class Agent final : private SessionHandler {
   std::optional<int> exit_code_;
 
   absl::Mutex mutex_;
+  SteadyAwait await_;
   std::deque<AgentEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::optional<RankId> rank_ ABSL_GUARDED_BY(mutex_);  // state_'s, for Hello
   // Why the worker is leaving, and until when it may take; in monotonic time.

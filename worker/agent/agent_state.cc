@@ -30,8 +30,11 @@ Report Released(const RankId& id, int64_t step) {
 
 Report Finished(const RankId& id, const TrainerEnded& ended) {
   Report action{ReportOf(id)};
-  action.report.mutable_finished()->set_steps(ended.step);
-  action.report.mutable_finished()->set_weights_path(ended.weights_path);
+  v1::RankFinished& finished = *action.report.mutable_finished();
+  finished.set_steps(ended.step);
+  finished.set_weights_path(ended.weights_path);
+  finished.mutable_last_steps()->Assign(ended.last_steps.begin(), ended.last_steps.end());
+  if (ended.trial) *finished.mutable_trial() = *ended.trial;
   return action;
 }
 
@@ -42,6 +45,7 @@ Report Failed(const RankId& id, const std::string& error, const TrainerEnded& en
   failed.set_step(ended.step);
   failed.set_operation(ended.operation);
   failed.set_lost_peer(ended.lost_peer);
+  failed.set_lost_holder(ended.lost_holder);
   failed.set_final(ended.final);
   return action;
 }
@@ -108,9 +112,10 @@ AgentState::Actions AgentState::On(const TrainerEnded& event) {
   const RankId id = *std::exchange(rank_, std::nullopt);
   Actions actions;
   if (!owed_releases_.empty()) {
-    // Why it ended itself, if it did, is what its peers only passed on.
-    const bool own_failure =
-        !event.status.ok() && !absl::IsAborted(event.status) && event.lost_peer < 0;
+    // Why it ended itself, if it did, is what its peers only passed on. Holders that know of the
+    // epoch's end close their links.
+    const bool own_failure = !event.status.ok() && !absl::IsAborted(event.status) &&
+                             event.lost_peer < 0 && event.lost_holder.empty();
     if (own_failure) actions.push_back(Failed(id, std::string(event.status.message()), event));
     for (const RankId& owed : owed_releases_) actions.push_back(Released(owed, event.step));
     owed_releases_.clear();

@@ -54,7 +54,11 @@ struct TrainerEnded {
   int64_t step = 0;
   std::string operation;
   int32_t lost_peer = -1;
+  std::string lost_holder;
   std::string weights_path;
+  std::vector<v1::StepReport> last_steps = {};
+  // Of one that measured.
+  std::optional<v1::TrialReport> trial = {};
 };
 // SIGTERM, the coordinator's Shutdown, or a session that cannot go on.
 struct StopRequested {

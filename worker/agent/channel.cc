@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/limits.h"
+#include "common/status_macros.h"
 
 namespace sherd {
 namespace {
@@ -13,8 +14,8 @@ int Milliseconds(absl::Duration duration) {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
-                                           absl::Duration connect_limit) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeCoordinatorChannel(
+    const SecurityOptions& security, const std::string& coordinator, absl::Duration connect_limit) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));
@@ -25,7 +26,13 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& coordinator,
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, std::max(1, Milliseconds(connect_limit)));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMostCoordinatorMessageBytes);
-  return grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannel(security, coordinator, arguments);
+}
+
+absl::Status Authorize(const SecurityOptions& security, grpc::ClientContext& context) {
+  SHERD_ASSIGN_OR_RETURN(const std::string authorization, ReadAuthorization(security));
+  if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+  return absl::OkStatus();
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {

@@ -49,6 +49,11 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option(
       "--metrics", flags.metrics,
       "HOST:PORT that serves /metrics; port 0: any; with --devices PORT, PORT+1, ... by worker");
+  app.add_option(
+      "--health", flags.health,
+      "HOST:PORT that answers health checks in plain text: service \"\" lives, \"ready\" has a "
+      "coordinator; ports as of --metrics");
+  DeclareCallerSecurity(app, flags.security);
   app.add_option("--data-host", flags.data_host,
                  "The address of this host that workers of other hosts reach it by (default: the "
                  "one that faces the coordinator)");
@@ -99,12 +104,13 @@ absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores) {
   return count;
 }
 
-absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot) {
+absl::StatusOr<std::string> ChildAddress(absl::string_view flag, const std::string& address,
+                                         size_t slot) {
   const int port = PortOf(address);
   const int mine = port <= 0 ? port : port + static_cast<int>(slot);
   if (mine < 0 || mine > kMostPort) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--metrics ", address, " is not HOST:PORT with a port for each worker"));
+        absl::StrCat(flag, " ", address, " is not HOST:PORT with a port for each worker"));
   }
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), mine);
 }
@@ -132,8 +138,8 @@ WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device) {
 std::string DeviceOf(size_t slot) { return absl::StrCat("cpu:", slot); }
 
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, size_t slot,
-                                        Incarnation incarnation) {
+                                        const std::string& metrics, const std::string& health,
+                                        size_t slot, Incarnation incarnation) {
   std::vector<std::string> arguments = {kWorkerProgram,
                                         "--coordinator",
                                         flags.coordinator,
@@ -155,6 +161,13 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
   add("--data-root", flags.data_root);
   add("--output-root", flags.output_root);
   add("--metrics", metrics);
+  add("--health", health);
+  add("--tls-ca", flags.security.ca);
+  add("--tls-certificate", flags.security.certificate);
+  add("--tls-key", flags.security.key);
+  add("--tls-server-name", flags.security.server_name);
+  add("--token-file", flags.security.token);
+  if (flags.security.insecure) arguments.push_back("--insecure");
   add("--data-host", flags.data_host);
   return arguments;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/rpc/security.h"
 
 namespace CLI {
 class App;
@@ -22,12 +23,14 @@ inline constexpr char kWorkerProgram[] = "sherd-worker";
 // The command line of a worker or of a node's supervisor.
 struct WorkerFlags {
   std::string coordinator;
+  SecurityOptions security;
   std::string device = "cpu:0";
   std::string devices;
   std::string name;
   std::string data_root;
   std::string output_root;
   std::string metrics;
+  std::string health;
   std::string data_host;
   std::string connect_timeout = "0";
   int threads = 0;
@@ -46,8 +49,10 @@ absl::Status CheckAddress(absl::string_view flag, const std::string& address);
 absl::Status CheckDevice(const std::string& device);
 // The number of workers that --devices asks for; `cores` for "all".
 absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores);
-// The metrics address of a supervisor's child: the next port for the next slot, or any for each.
-absl::StatusOr<std::string> ChildMetrics(const std::string& address, size_t slot);
+// Where a supervisor's child serves what `flag` gives an address for: the next port for the next
+// slot, or any for each.
+absl::StatusOr<std::string> ChildAddress(absl::string_view flag, const std::string& address,
+                                         size_t slot);
 
 // Makes the output root. Not OK when it cannot be made or the data root is no directory: every job
 // would be refused for a slip of whoever started the worker. kFailedPrecondition.
@@ -56,9 +61,10 @@ absl::Status PrepareRoots(const WorkerFlags& flags);
 // "HOST/cpu:0".
 WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device);
 std::string DeviceOf(size_t slot);
-// What a supervisor calls the worker of a slot with, its name first.
+// What a supervisor calls the worker of a slot with, its name first; `metrics` and `health` are the
+// child's.
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, size_t slot,
-                                        Incarnation incarnation);
+                                        const std::string& metrics, const std::string& health,
+                                        size_t slot, Incarnation incarnation);
 
 }  // namespace sherd

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/status_macros.h"
+#include "common/steady_await.h"
 #include "sherd/v1/worker.grpc.pb.h"
 #include "worker/agent/backoff.h"
 #include "worker/agent/channel.h"
@@ -20,15 +22,17 @@ constexpr absl::Duration kFarewellLimit = absl::Milliseconds(500);
 
 }  // namespace
 
-ExitReporter::ExitReporter(std::string coordinator)
-    : coordinator_(std::move(coordinator)), thread_([this] { Run(); }) {}
+ExitReporter::ExitReporter(std::string coordinator, SecurityOptions security)
+    : coordinator_(std::move(coordinator)),
+      security_(std::move(security)),
+      thread_([this] { Run(); }) {}
 
 ExitReporter::~ExitReporter() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
     const auto told = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return requests_.empty(); };
-    mutex_.AwaitWithTimeout(absl::Condition(&told), kFarewellLimit);
+    AwaitSteadily(mutex_, absl::Condition(&told), kFarewellLimit);
     stopping_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -62,28 +66,33 @@ void ExitReporter::Run() {
       requests_.pop_front();
       backoff.Reset();
     } else {
-      mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff.Next());
+      AwaitSteadily(mutex_, absl::Condition(&stopping_), backoff.Next());
     }
   }
 }
 
-bool ExitReporter::Tell(const v1::ReportExitRequest& request) {
+absl::Status ExitReporter::Call(const v1::ReportExitRequest& request) {
+  SHERD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                         MakeCoordinatorChannel(security_, coordinator_, kAttemptLimit));
   grpc::ClientContext context;
+  SHERD_RETURN_IF_ERROR(Authorize(security_, context));
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoMilliseconds(kAttemptLimit));
   {
     absl::MutexLock lock(&mutex_);
-    if (stopping_) return false;
+    if (stopping_) return absl::CancelledError("stopping");
     context_ = &context;
   }
   v1::ReportExitResponse response;
   const absl::Status status =
-      ToAbsl(v1::WorkerService::NewStub(MakeChannel(coordinator_, kAttemptLimit))
-                 ->ReportExit(&context, request, &response));
-  {
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-  }
+      ToAbsl(v1::WorkerService::NewStub(channel)->ReportExit(&context, request, &response));
+  absl::MutexLock lock(&mutex_);
+  context_ = nullptr;
+  return status;
+}
+
+bool ExitReporter::Tell(const v1::ReportExitRequest& request) {
+  const absl::Status status = Call(request);
   if (status.ok()) return true;
   const bool away =
       absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);

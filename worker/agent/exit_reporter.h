@@ -5,8 +5,10 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/security.h"
 #include "sherd/v1/worker.pb.h"
 
 namespace grpc {
@@ -19,7 +21,7 @@ namespace sherd {
 // again while the coordinator is away. Thread-safe.
 class ExitReporter {
  public:
-  explicit ExitReporter(std::string coordinator);
+  ExitReporter(std::string coordinator, SecurityOptions security);
   // Waits half a second at most for what is still to be told.
   ~ExitReporter();
 
@@ -32,8 +34,10 @@ class ExitReporter {
   void Run();
   // One attempt; false when it should be repeated.
   bool Tell(const v1::ReportExitRequest& request);
+  absl::Status Call(const v1::ReportExitRequest& request);
 
   const std::string coordinator_;
+  const SecurityOptions security_;
   absl::Mutex mutex_;
   std::deque<v1::ReportExitRequest> requests_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;   // no more will come

@@ -8,10 +8,14 @@
 namespace sherd {
 namespace {
 
-v1::DataInspection Result(uint64_t request_id, const absl::Status& status) {
+v1::DataInspection Result(uint64_t request_id, absl::StatusOr<v1::DataInspection> found) {
   v1::DataInspection inspection;
+  if (found.ok()) {
+    inspection = *std::move(found);
+  } else {
+    inspection.set_error(std::string(found.status().message()));
+  }
   inspection.set_request_id(request_id);
-  if (!status.ok()) inspection.set_error(std::string(status.message()));
   return inspection;
 }
 

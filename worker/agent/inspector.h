@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "sherd/v1/worker.pb.h"
 
@@ -15,7 +15,8 @@ namespace sherd {
 // nor the session waits for a disk. Thread-safe.
 class Inspector {
  public:
-  using Look = std::function<absl::Status(const v1::InspectData&)>;
+  // What was found, or one sentence that says what is wrong.
+  using Look = std::function<absl::StatusOr<v1::DataInspection>(const v1::InspectData&)>;
   using Answer = std::function<void(v1::DataInspection)>;
 
   // `answer` is called on the inspector's thread.

@@ -27,9 +27,8 @@ constexpr absl::Duration kConnectLimit = absl::Seconds(2);
 
 class Session::Stream {
  public:
-  Stream(const std::string& coordinator, absl::Duration connect_limit, grpc::ClientContext& context)
-      : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator, connect_limit))),
-        stream_(stub_->Session(&context)) {}
+  Stream(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context)
+      : stub_(v1::WorkerService::NewStub(channel)), stream_(stub_->Session(&context)) {}
   bool Write(const v1::SessionRequest& request) { return stream_->Write(request); }
   bool Read(v1::SessionResponse& response) { return stream_->Read(&response); }
   void WritesDone() { stream_->WritesDone(); }
@@ -111,7 +110,7 @@ bool Session::Flush(absl::Duration timeout) {
   const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return buffer_.size() == 0 || ended_;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+  await_.Await(mutex_, absl::Condition(&settled), timeout);
   return buffer_.size() == 0;
 }
 
@@ -146,7 +145,7 @@ void Session::Run() {
     end = Verdict(stream.why, give_up_at);
     if (!end.ok()) break;
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), backoff.Next())) break;
+    if (await_.Await(mutex_, absl::Condition(&stopping_), backoff.Next())) break;
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -182,7 +181,14 @@ absl::Status Session::Verdict(const absl::Status& why, absl::Duration give_up_at
 }
 
 Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
+  // Anew for every stream: certificates and tokens are renewed.
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      MakeCoordinatorChannel(options_.security, options_.coordinator, connect_limit);
+  if (!channel.ok()) return {channel.status(), /*welcomed=*/false};
   grpc::ClientContext context;
+  if (const absl::Status authorized = Authorize(options_.security, context); !authorized.ok()) {
+    return {authorized, /*welcomed=*/false};
+  }
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return {absl::CancelledError("stopping"), /*welcomed=*/false};
@@ -192,7 +198,7 @@ Session::StreamEnd Session::RunStream(absl::Duration connect_limit) {
     buffer_.Rewind();
     answers_.clear();
   }
-  Stream stream(options_.coordinator, connect_limit, context);
+  Stream stream(*channel, context);
   v1::SessionRequest hello;
   *hello.mutable_hello() = handler_.MakeHello();
   MendStrings(hello);
@@ -220,7 +226,7 @@ void Session::Transmit(Stream& stream) {
     const auto welcomed = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return welcomed_ || stream_over_;
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&welcomed), options_.welcome_timeout)) {
+    if (!await_.Await(mutex_, absl::Condition(&welcomed), options_.welcome_timeout)) {
       context_->TryCancel();
       return;
     }
@@ -233,7 +239,7 @@ void Session::Transmit(Stream& stream) {
   stream.WritesDone();
   // The coordinator answers a goodbye by the end of the stream.
   absl::MutexLock lock(&mutex_);
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&stream_over_), kGoodbyeLimit)) {
+  if (!await_.Await(mutex_, absl::Condition(&stream_over_), kGoodbyeLimit)) {
     context_->TryCancel();
   }
 }
@@ -243,8 +249,7 @@ bool Session::NextMessage(absl::Duration& next_heartbeat, v1::SessionRequest& re
   const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return stream_over_ || stopping_ || !answers_.empty() || buffer_.HasUnsent();
   };
-  const bool woken =
-      mutex_.AwaitWithTimeout(absl::Condition(&due), next_heartbeat - MonotonicNow());
+  const bool woken = await_.Await(mutex_, absl::Condition(&due), next_heartbeat - MonotonicNow());
   if (stream_over_ || stopping_) return false;
   // A heartbeat first: no flood of reports may delay it.
   if (!woken || MonotonicNow() >= next_heartbeat) {

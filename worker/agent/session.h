@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/security.h"
+#include "common/steady_await.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/report_buffer.h"
 
@@ -21,6 +23,7 @@ namespace sherd {
 
 struct SessionOptions {
   std::string coordinator;  // "HOST:PORT"
+  SecurityOptions security;
   // Longest wait for the first Welcome; zero waits for ever. A session that once was is never given
   // up.
   absl::Duration connect_timeout = absl::ZeroDuration();
@@ -114,6 +117,7 @@ class Session {
   SessionHandler& handler_;
 
   absl::Mutex mutex_;
+  SteadyAwait await_;
   ReportBuffer buffer_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::SessionRequest> answers_ ABSL_GUARDED_BY(mutex_);  // to questions
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

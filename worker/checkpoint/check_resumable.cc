@@ -1,7 +1,9 @@
 #include "worker/checkpoint/check_resumable.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "plan/job_spec.h"
 #include "plan/model_shape.h"
 #include "worker/checkpoint/model_json.h"
@@ -37,6 +39,35 @@ void CompareModels(const ModelShape& was, const ModelShape& is, Sentences& diffe
   }
 }
 
+std::string WeightsText(absl::Span<const double> weights) {
+  return weights.empty() ? "none" : absl::StrJoin(weights, ", ");
+}
+
+void CompareData(const TrainingInfo& was, const v1::DataSpec& is, Sentences& different) {
+  Compare("data.validation_split", was.validation_split, is.validation_split(), different);
+  if (!absl::c_equal(was.train_weights, is.train_weights())) {
+    Compare("the weighting of data.train", WeightsText(was.train_weights),
+            WeightsText(is.train_weights()), different);
+  }
+}
+
+// "[*.bias (weight_decay 0, lr_scale 0.5)]"
+std::string TextOfGroups(const v1::TrainSpec& train) {
+  const auto text_of = [](std::string* out, const v1::ParameterGroup& group) {
+    Sentences settings;
+    if (group.has_weight_decay()) {
+      settings.push_back(absl::StrCat("weight_decay ", group.weight_decay()));
+    }
+    if (group.has_lr_scale()) settings.push_back(absl::StrCat("lr_scale ", group.lr_scale()));
+    absl::StrAppend(out, group.parameters(), " (", absl::StrJoin(settings, ", "), ")");
+  };
+  return absl::StrCat("[", absl::StrJoin(train.optimizer().groups(), ", ", text_of), "]");
+}
+
+std::string TextOfFrozen(const v1::TrainSpec& train) {
+  return absl::StrCat("[", absl::StrJoin(train.freeze(), ", "), "]");
+}
+
 }  // namespace
 
 absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
@@ -52,6 +83,7 @@ absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
     if (!key.orders_samples) continue;
     Compare(key.name, key.get(info.training->train), key.get(spec.train()), different);
   }
+  CompareData(*info.training, spec.data(), different);
   if (info.training->corpus_tokens != corpus_tokens) {
     different.push_back(absl::StrCat("data.train had ", info.training->corpus_tokens,
                                      " tokens and has ", corpus_tokens));
@@ -77,6 +109,8 @@ std::vector<std::string> ChangedSettings(const CheckpointInfo& info, const v1::J
   }
   Compare(kScheduleKindKey, NameOf(was.schedule().kind()), NameOf(spec.train().schedule().kind()),
           changed);
+  Compare(kGroupsKey, TextOfGroups(was), TextOfGroups(spec.train()), changed);
+  Compare(kFreezeKey, TextOfFrozen(was), TextOfFrozen(spec.train()), changed);
   return changed;
 }
 

@@ -12,10 +12,10 @@ namespace sherd {
 
 // Whether a job of a normalised specification may go on from a checkpoint: its model and tokenizer
 // are the same, and so is all that its order of samples depends on (F48): seed, global batch,
-// length of sequences and the training text, which has `corpus_tokens` tokens; and it trains at
-// least to the checkpoint's step. kFailedPrecondition names every key that is in the way, what it
-// was and what it is; also for a checkpoint of weights alone (F49). Layouts and strategies never
-// matter.
+// length of sequences, weights and held-out part of the data, and the training text, which has
+// `corpus_tokens` tokens; and it trains at least to the checkpoint's step. kFailedPrecondition
+// names every key that is in the way, what it was and what it is; also for a checkpoint of weights
+// alone (F49). Layouts and strategies never matter.
 absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
                             int64_t corpus_tokens);
 

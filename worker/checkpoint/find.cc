@@ -35,6 +35,14 @@ std::string LatestLineage(const std::string& root) {
   return lines.size() == 3 && ParseStepName(lines[0]) ? lines[1] : "";
 }
 
+// Whether a damaged checkpoint may be of `lineage`: its manifest says so, or, when that cannot be
+// read, the lineage is that which was published last.
+bool MayBeOf(absl::string_view lineage, const std::string& path, const std::string& latest) {
+  const absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (!manifest.ok() || !manifest->info.training) return lineage == latest;
+  return manifest->info.training->lineage == lineage;
+}
+
 // ReadSoundManifest, and that it is what the directory's name says.
 absl::StatusOr<Manifest> ReadStep(const std::string& path) {
   SHERD_ASSIGN_OR_RETURN(Manifest manifest, ReadSoundManifest(path));
@@ -125,13 +133,15 @@ absl::StatusOr<CheckpointSearch> FindNewestSound(FileSystem& files, const std::s
                                                  absl::string_view lineage,
                                                  const std::vector<std::string>& excluded) {
   SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> newest_first, StepDirectories(files, root));
-  const std::string preferred = lineage.empty() ? LatestLineage(root) : std::string(lineage);
+  const std::string latest = LatestLineage(root);
+  const std::string preferred = lineage.empty() ? latest : std::string(lineage);
   CheckpointSearch search;
   for (const std::string& path : newest_first) {
     if (std::find(excluded.begin(), excluded.end(), path) != excluded.end()) continue;
     absl::StatusOr<Manifest> manifest = ReadStep(path);
     if (!manifest.ok()) {
-      search.skipped.push_back({path, manifest.status()});
+      const bool counts = lineage.empty() || MayBeOf(lineage, path, latest);
+      if (counts) search.skipped.push_back({path, manifest.status()});
       continue;
     }
     const bool is_preferred = preferred.empty() || manifest->info.training->lineage == preferred;

@@ -49,8 +49,10 @@ absl::StatusOr<Manifest> ReadSoundManifest(const std::string& directory);
 
 // The newest checkpoint below `root` (save.h) by step, then by epoch, that is sound as far as
 // ReadSoundManifest sees; its checksums are verified when it is loaded. When that fails: search
-// again with its path in `excluded`. Of `lineage` alone, if one is given; else first among those of
-// the lineage that `latest` names, then among all. A `root` that is not there has none. Errors are
+// again with its path in `excluded`. Of `lineage` alone, if one is given: what another history of
+// training left is then passed over in silence, also what is damaged so that nobody can tell whose
+// it is, unless `latest` says that this lineage was published last. Else first among those of the
+// lineage that `latest` names, then among all. A `root` that is not there has none. Errors are
 // those of listing `root`.
 absl::StatusOr<CheckpointSearch> FindNewestSound(FileSystem& files, const std::string& root,
                                                  absl::string_view lineage = "",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -68,8 +69,9 @@ struct Source {
 
 class TargetLoader {
  public:
-  TargetLoader(const std::string& directory, const Manifest& manifest)
-      : directory_(directory), manifest_(manifest) {}
+  TargetLoader(const std::string& directory, const Manifest& manifest,
+               const std::function<absl::Status(int64_t bytes)>& watch)
+      : directory_(directory), manifest_(manifest), watch_(watch) {}
 
   absl::Status Load(const Source& source) {
     const StoredPiece& piece = *source.piece;
@@ -117,13 +119,16 @@ class TargetLoader {
     bytes_read_ += bytes;
     const absl::string_view text(reinterpret_cast<const char*>(chunk_.data()),
                                  static_cast<size_t>(bytes));
-    if (Checksum(text) == piece.xxh3[chunk]) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(file_->path(), " is damaged: the checksum of \"",
-                                            source.tensor->name, "\" is wrong"));
+    if (Checksum(text) != piece.xxh3[chunk]) {
+      return absl::DataLossError(absl::StrCat(file_->path(), " is damaged: the checksum of \"",
+                                              source.tensor->name, "\" is wrong"));
+    }
+    return watch_ ? watch_(bytes) : absl::OkStatus();
   }
 
   const std::string& directory_;
   const Manifest& manifest_;
+  const std::function<absl::Status(int64_t bytes)>& watch_;
   std::optional<ReadableFile> file_;
   int64_t shard_ = 0;
   std::vector<float> chunk_;
@@ -152,7 +157,8 @@ absl::Status CheckTensor(const std::string& directory, const StoredTensor& tenso
 }  // namespace
 
 absl::StatusOr<int64_t> LoadTargets(const std::string& directory, const Manifest& manifest,
-                                    absl::Span<const TensorTarget> targets) {
+                                    absl::Span<const TensorTarget> targets,
+                                    const std::function<absl::Status(int64_t bytes)>& watch) {
   TargetsByTensor wanted;
   int64_t elements = 0;
   for (const TensorTarget& target : targets) {
@@ -173,7 +179,7 @@ absl::StatusOr<int64_t> LoadTargets(const std::string& directory, const Manifest
   std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
     return std::pair(a.piece->shard, a.piece->offset) < std::pair(b.piece->shard, b.piece->offset);
   });
-  TargetLoader loader(directory, manifest);
+  TargetLoader loader(directory, manifest, watch);
   for (const Source& source : sources) SHERD_RETURN_IF_ERROR(loader.Load(source));
   if (loader.filled() == elements) return loader.bytes_read();
   return absl::FailedPreconditionError(

@@ -23,6 +23,9 @@ struct TrainingInfo {
   v1::TrainSpec train;
   // Of all files of data.train.
   int64_t corpus_tokens = 0;
+  // data.train's weights and data.validation_split, which decide on the samples too.
+  std::vector<double> train_weights;
+  double validation_split = 0;
   // Trained on so far.
   int64_t tokens = 0;
   // Of the last step; NaN: unknown.

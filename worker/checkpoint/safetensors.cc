@@ -112,17 +112,13 @@ absl::StatusOr<int64_t> HeaderLength(const std::array<unsigned char, kLengthByte
   return static_cast<int64_t>(length);
 }
 
-absl::StatusOr<SafetensorsHeader> ReadHeader(std::ifstream& file) {
-  file.seekg(0, std::ios::end);
-  const int64_t file_bytes = file.tellg();
-  file.seekg(0);
+absl::StatusOr<SafetensorsHeader> ReadHeader(int64_t file_bytes, const ReadAt& read) {
   std::array<unsigned char, kLengthBytes> raw;
-  if (!file.read(reinterpret_cast<char*>(raw.data()), kLengthBytes)) {
-    return absl::InvalidArgumentError("it is shorter than 8 bytes");
-  }
+  if (file_bytes < kLengthBytes) return absl::InvalidArgumentError("it is shorter than 8 bytes");
+  SHERD_RETURN_IF_ERROR(read(0, kLengthBytes, raw.data()));
   SHERD_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(raw, file_bytes));
   std::string text(static_cast<size_t>(length), '\0');
-  if (!file.read(text.data(), length)) return absl::DataLossError("its header cannot be read");
+  SHERD_RETURN_IF_ERROR(read(kLengthBytes, length, text.data()));
   return ParseSafetensorsHeader(text, file_bytes);
 }
 
@@ -163,11 +159,21 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view text,
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, " is missing or cannot be read"));
-  absl::StatusOr<SafetensorsHeader> header = ReadHeader(file);
+  file.seekg(0, std::ios::end);
+  const int64_t file_bytes = file.tellg();
+  return ReadSafetensorsHeader(path, file_bytes, [&](int64_t offset, int64_t bytes, void* out) {
+    if (file.seekg(offset).read(static_cast<char*>(out), bytes)) return absl::OkStatus();
+    return absl::DataLossError("its header cannot be read");
+  });
+}
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& name, int64_t file_bytes,
+                                                        const ReadAt& read) {
+  absl::StatusOr<SafetensorsHeader> header = ReadHeader(file_bytes, read);
   if (header.ok()) return header;
   return absl::Status(
       header.status().code(),
-      absl::StrCat(path, " is not a valid safetensors file: ", header.status().message()));
+      absl::StrCat(name, " is not a valid safetensors file: ", header.status().message()));
 }
 
 std::string FormatSafetensorsHeader(const std::vector<SafetensorsEntry>& entries,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -47,6 +48,12 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view text,
 // Reads the header of a file, of which it loads no more than 16 MiB. Errors name the file:
 // kNotFound, kInvalidArgument, … .
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path);
+
+// Reads `bytes` bytes at `offset` of a file.
+using ReadAt = std::function<absl::Status(int64_t offset, int64_t bytes, void* out)>;
+// The same of an open file of `file_bytes` bytes that errors call `name`.
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& name, int64_t file_bytes,
+                                                        const ReadAt& read);
 
 // The first bytes of a file with these tensors one after another in the order given; reads only
 // name, dtype and shape of each.

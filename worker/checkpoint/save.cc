@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr absl::string_view kPartial = ".partial";
 constexpr absl::string_view kRemoving = ".removing";
+// What a job leaves beside its checkpoints.
+constexpr const char* kJobFiles[] = {kTokensDirectory, kMetricsFile, kEventsFile};
 
 std::string NameOfStep(int64_t step, int64_t epoch) {
   return absl::StrFormat("step-%08d-epoch-%d", step, epoch);
@@ -117,7 +120,7 @@ absl::Status CheckRoot(FileSystem& files, const std::string& root) {
   SHERD_RETURN_IF_ERROR(names.status());
   for (const std::string& name : *names) {
     if (name == "final" || name == kLatestFile || ParseStepName(name) || IsTransient(name) ||
-        BelongsToCheckpoint(name)) {
+        BelongsToCheckpoint(name) || absl::c_linear_search(kJobFiles, name)) {
       continue;
     }
     return NotOfACheckpoint(root, name);

@@ -17,6 +17,9 @@ namespace sherd {
 //   step-00000100-epoch-3/   a checkpoint, whole and durable, or not there at all
 //   latest                   names the one that was published last: a hint
 //   final/                   the weights that the job leaves
+//   tokens/                  what the job's text became, for its next start
+//   metrics.jsonl, events.out.tfevents.sherd
+//                            the figures of its steps
 //   .….partial, .….removing  what is being put together, or taken apart
 //
 //   every rank:  WriteSave, on a thread of its own; then tells rank 0 that it is done, or why not
@@ -25,6 +28,10 @@ namespace sherd {
 // every (job, epoch, step) has a staging directory of its own.
 //
 // Errors name the path: kResourceExhausted (no space left), kPermissionDenied, … .
+
+inline constexpr char kTokensDirectory[] = "tokens";
+inline constexpr char kMetricsFile[] = "metrics.jsonl";
+inline constexpr char kEventsFile[] = "events.out.tfevents.sherd";
 
 std::string StepDirectory(const std::string& root, int64_t step, int64_t epoch);
 std::string FinalDirectory(const std::string& root);

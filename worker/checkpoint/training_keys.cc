@@ -39,6 +39,12 @@ constexpr WholeKey kWholeKeys[] = {
      [](Train& train, uint64_t value) {
        train.mutable_schedule()->set_warmup(static_cast<int64_t>(value));
      }},
+    {"train.schedule.decay",
+     [](const Train& train) { return static_cast<uint64_t>(train.schedule().decay()); },
+     [](Train& train, uint64_t value) {
+       train.mutable_schedule()->set_decay(static_cast<int64_t>(value));
+     },
+     /*orders_samples=*/false, /*added_later=*/true},
 };
 
 constexpr RealKey kRealKeys[] = {
@@ -56,6 +62,10 @@ constexpr RealKey kRealKeys[] = {
      [](Train& train, double value) { train.mutable_schedule()->set_min_lr(value); }},
     {"train.grad_clip", [](const Train& train) { return train.grad_clip(); },
      [](Train& train, double value) { train.set_grad_clip(value); }},
+    {"train.z_loss", [](const Train& train) { return train.z_loss(); },
+     [](Train& train, double value) { train.set_z_loss(value); }, /*added_later=*/true},
+    {"train.label_smoothing", [](const Train& train) { return train.label_smoothing(); },
+     [](Train& train, double value) { train.set_label_smoothing(value); }, /*added_later=*/true},
 };
 
 }  // namespace

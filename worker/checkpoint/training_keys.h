@@ -15,6 +15,8 @@ struct WholeKey {
   void (*set)(v1::TrainSpec& train, uint64_t value);
   // Which samples a step trains on depends on it.
   bool orders_samples = false;
+  // Checkpoints of older versions do not name it: it is 0 then.
+  bool added_later = false;
 };
 absl::Span<const WholeKey> WholeKeys();
 
@@ -22,9 +24,13 @@ struct RealKey {
   const char* name;
   double (*get)(const v1::TrainSpec& train);
   void (*set)(v1::TrainSpec& train, double value);
+  bool added_later = false;
 };
 absl::Span<const RealKey> RealKeys();
 
 inline constexpr char kScheduleKindKey[] = "train.schedule.kind";
+// Lists, which checkpoints without any do not name.
+inline constexpr char kGroupsKey[] = "train.optimizer.groups";
+inline constexpr char kFreezeKey[] = "train.freeze";
 
 }  // namespace sherd

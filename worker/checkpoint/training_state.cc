@@ -36,6 +36,16 @@ void AppendState(const Unit& unit, const ElementRange& written, const StateView&
   }
 }
 
+void AppendWeightTargets(const Unit& unit, const ElementRange& wanted, float* master,
+                         std::vector<TensorTarget>& targets) {
+  std::vector<TensorRange> parts;
+  AppendRanges(unit, wanted, master, parts);
+  for (const TensorRange& part : parts) {
+    targets.push_back(
+        {part.name, part.shape, part.columns, part.begin, part.end, master + (part.data - master)});
+  }
+}
+
 void AppendTargets(const Unit& unit, const ElementRange& wanted, const StateTarget& state,
                    std::vector<TensorTarget>& targets) {
   std::vector<TensorRange> parts;

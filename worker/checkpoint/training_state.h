@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,12 +54,18 @@ struct TensorTarget {
 void AppendTargets(const Unit& unit, const ElementRange& wanted, const StateTarget& state,
                    std::vector<TensorTarget>& targets);
 
+// For weights alone, of which `master` is where the first of `wanted` is to be put.
+void AppendWeightTargets(const Unit& unit, const ElementRange& wanted, float* master,
+                         std::vector<TensorTarget>& targets);
+
 // Fills the targets from a checkpoint that any layout wrote, and returns how many bytes were read
 // for it: the chunks (chunk_checksums.h) that hold something of them, each verified before it is
 // used (F46). kNotFound and kDataLoss name the file or the tensor; kFailedPrecondition when the
 // checkpoint lacks a tensor, has it in another shape or has no checksums of pieces. When it fails
-// targets may be filled in part. One file is open at a time; needs kChunkBytes of memory.
-absl::StatusOr<int64_t> LoadTargets(const std::string& directory, const Manifest& manifest,
-                                    absl::Span<const TensorTarget> targets);
+// targets may be filled in part. One file is open at a time; needs kChunkBytes of memory. `watch`,
+// if it is not empty, hears of every chunk that has been read, and ends the loading by an error.
+absl::StatusOr<int64_t> LoadTargets(
+    const std::string& directory, const Manifest& manifest, absl::Span<const TensorTarget> targets,
+    const std::function<absl::Status(int64_t bytes)>& watch = nullptr);
 
 }  // namespace sherd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,10 @@ inline constexpr int kCollectives = 6;
 // "all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier", "exchange".
 absl::string_view NameOf(Collective collective);
 
+// Upper bounds, in seconds, of the classes that calls are counted in by how long they took.
+inline constexpr std::array<double, 10> kCallSeconds = {1e-5, 4e-5, 1.6e-4, 6.4e-4, 2.56e-3,
+                                                        0.01, 0.04, 0.16,   0.64,   2.56};
+
 // Bytes that this rank sent (peers took from its arena), counted where they move, and calls
 // completed.
 struct WireCount {
@@ -33,6 +38,16 @@ struct WireCount {
   int64_t calls = 0;
   // From the start of the operation on the communicator's thread to its end, summed over calls.
   double seconds = 0;
+  // Calls by class; the last one has no bound.
+  std::array<int64_t, kCallSeconds.size() + 1> by_seconds = {};
+
+  // One more call.
+  void Count(double taken) {
+    ++calls;
+    seconds += taken;
+    ++by_seconds[static_cast<size_t>(
+        std::lower_bound(kCallSeconds.begin(), kCallSeconds.end(), taken) - kCallSeconds.begin())];
+  }
 };
 using WireCounts = std::array<WireCount, kCollectives>;
 
@@ -59,6 +74,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // What bytes move by: "shm", "tcp", "nccl".
+  virtual absl::string_view transport() const = 0;
 
   // Zeroed memory (arena_bytes, 64-byte aligned) that peers may read in place, and where they may
   // write the result of an all-reduce. Inputs marked "arena" must lie in it.

@@ -7,14 +7,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/optional.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/comm/link_socket.h"
 
 namespace sherd {
 namespace {
+
+constexpr char kLostMemberUrl[] = "sherd.dev/lost_member";
+
+// `error`, which is there because of member `rank`.
+absl::Status Blaming(int rank, absl::Status error) {
+  error.SetPayload(kLostMemberUrl, absl::Cord(absl::StrCat(rank)));
+  return error;
+}
 
 constexpr absl::Duration kReconnectAfter = absl::Milliseconds(20);
 constexpr absl::Duration kProbeEvery = absl::Milliseconds(200);
@@ -35,6 +46,13 @@ std::vector<int> LinksOf(const std::vector<Member>& members) {
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank) {
   if (goodbye.code != absl::StatusCode::kOk) return absl::Status(goodbye.code, goodbye.text);
   return absl::AbortedError(absl::StrCat("rank ", rank, " left"));
+}
+
+int LostMemberOf(const absl::Status& error) {
+  const absl::optional<absl::Cord> payload = error.GetPayload(kLostMemberUrl);
+  int rank = -1;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &rank)) return -1;
+  return rank;
 }
 
 Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
@@ -222,7 +240,8 @@ absl::Status Formation::Hear(Link& link) {
       return absl::OkStatus();
     case LinkInput::kMessage:
       if (const auto* goodbye = std::get_if<LinkGoodbye>(&received.message)) {
-        return StatusOf(*goodbye, rank);
+        return Blaming(goodbye->lost_peer >= 0 ? goodbye->lost_peer : rank,
+                       StatusOf(*goodbye, rank));
       }
       if (const auto* segment = std::get_if<LinkSegment>(&received.message)) {
         return TakeSegment(link, *segment, received.attached);
@@ -231,8 +250,8 @@ absl::Status Formation::Hear(Link& link) {
     case LinkInput::kGarbage:
       break;
   }
-  return absl::UnavailableError(
-      absl::StrCat("rank ", rank, " sent what is no part of forming ", group_.group));
+  return Blaming(rank, absl::UnavailableError(absl::StrCat(
+                           "rank ", rank, " sent what is no part of forming ", group_.group)));
 }
 
 absl::Status Formation::TakeSegment(Link& link, const LinkSegment& segment,
@@ -265,7 +284,7 @@ absl::Status Formation::SendSegment(const Link& link) {
 void Formation::SayGoodbye(const absl::Status& status) {
   const LinkGoodbye goodbye = {
       .code = status.code(),
-      .lost_peer = -1,
+      .lost_peer = LostMemberOf(status),
       .text = aborted() ? absl::StrCat("rank ", group_.rank, " aborted: ", status.message())
                         : std::string(status.message())};
   for (Link& link : links_) {
@@ -285,15 +304,17 @@ absl::Status Formation::Missing() const {
     if (link.rank == group_.rank || link.stage == Stage::kReady) continue;
     if (missing.empty() || missing.back() != link.rank) missing.push_back(link.rank);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "), " of ",
-                   group_.group, " did not come to form epoch ", group_.epoch, " of job ",
-                   group_.job_id, " within ", absl::FormatDuration(timeout_)));
+  return Blaming(missing.front(),
+                 absl::DeadlineExceededError(absl::StrCat(
+                     "rank", missing.size() > 1 ? "s " : " ", absl::StrJoin(missing, ", "), " of ",
+                     group_.group, " did not come to form epoch ", group_.epoch, " of job ",
+                     group_.job_id, " within ", absl::FormatDuration(timeout_))));
 }
 
 absl::Status Formation::WentAway(int rank) const {
-  return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.group, " at ",
-                                             address(rank), ": its process went away"));
+  return Blaming(rank,
+                 absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.group, " at ",
+                                                     address(rank), ": its process went away")));
 }
 
 }  // namespace sherd

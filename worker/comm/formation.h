@@ -25,8 +25,12 @@ struct Member {
 // The members' links by rank, -1 for the own.
 std::vector<int> LinksOf(const std::vector<Member>& members);
 
-// What a member's Goodbye means to the others.
+// What the Goodbye of member `rank` means to the others.
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank);
+
+// The member that a formation failed for, by its rank in the group: it went away, did not come, or
+// left for what it said. -1 when `error` is this member's own.
+int LostMemberOf(const absl::Status& error);
 
 // One attempt to form one group: a link between every two members, the higher rank connecting to
 // the lower, and each other's segment; or, where members share no memory, a second link for data.

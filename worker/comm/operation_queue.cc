@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/steady_await.h"
 
 namespace sherd {
 
@@ -49,7 +50,7 @@ absl::Status OperationQueue::status() const {
 absl::Status OperationQueue::AwaitFailure(absl::Duration patience) const {
   absl::MutexLock lock(&mutex_);
   const auto ended = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !status_.ok(); };
-  mutex_.AwaitWithTimeout(absl::Condition(&ended), patience);
+  AwaitSteadily(mutex_, absl::Condition(&ended), patience);
   return status_;
 }
 

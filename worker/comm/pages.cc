@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -22,8 +23,36 @@ absl::Status NoMemory(int64_t bytes, absl::string_view why) {
       absl::StrCat("no memory for an arena of ", bytes, " bytes: ", why));
 }
 
-// What can be had without swapping, by the kernel's estimate. The kernel would rather kill a
-// process than refuse shared memory, so the refusal has to be ours.
+// Taken by one call, and for so long counted twice by who looks meanwhile: as reserved and as gone.
+constexpr int64_t kPieceBytes = int64_t{64} << 20;
+
+bool TakePiece(int descriptor, int64_t begin, int64_t bytes) {
+  int result;
+  do {
+    result = ::fallocate(descriptor, 0, static_cast<off_t>(begin), bytes);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+// Tells `budget` of all `bytes`, also when it fails.
+bool TakePages(int descriptor, int64_t bytes, PageBudget& budget) {
+  int64_t taken = 0;
+  bool took = true;
+  while (took && taken < bytes) {
+    const int64_t piece = std::min(kPieceBytes, bytes - taken);
+    took = TakePiece(descriptor, taken, piece);
+    if (!took) break;
+    budget.Taken(piece);
+    taken += piece;
+  }
+  const int error = errno;
+  budget.Taken(bytes - taken);
+  errno = error;
+  return took;
+}
+
+}  // namespace
+
 int64_t AvailableBytes() {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -36,32 +65,52 @@ int64_t AvailableBytes() {
   return std::numeric_limits<int64_t>::max();
 }
 
-bool TakePages(int descriptor, int64_t bytes) {
-  int result;
-  do {
-    result = ::fallocate(descriptor, 0, 0, bytes);
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
+absl::Status PageBudget::Reserve(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  // Read here: what another has taken since would be counted neither as gone nor as reserved.
+  const int64_t available = available_();
+  if (bytes > available - reserved_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        available, " bytes are available",
+        reserved_ > 0 ? absl::StrCat(", of which ", reserved_, " are being taken") : ""));
+  }
+  reserved_ += bytes;
+  return absl::OkStatus();
 }
 
-}  // namespace
+void PageBudget::Taken(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  reserved_ -= bytes;
+}
 
-absl::StatusOr<FileDescriptor> NewPages(int64_t arena_bytes, int64_t more_bytes) {
+absl::StatusOr<FileDescriptor> NewPages(int64_t arena_bytes, int64_t more_bytes,
+                                        PageBudget& budget) {
   if (arena_bytes < 0 || more_bytes < 0) {
     return absl::InvalidArgumentError("an arena of negative size");
   }
-  const int64_t available = AvailableBytes();
-  if (arena_bytes > available - more_bytes) {
-    return NoMemory(arena_bytes, absl::StrCat(available, " bytes are available"));
-  }
-  const int64_t bytes = PageCeil(arena_bytes) + PageCeil(more_bytes);
+  // So that no sum overflows.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+  const int64_t bytes =
+      PageCeil(std::min(arena_bytes, kMost)) + PageCeil(std::min(more_bytes, kMost));
+  // The kernel would rather kill a process than refuse shared memory, so the refusal has to be
+  // ours.
+  const absl::Status reserved = budget.Reserve(bytes);
+  if (!reserved.ok()) return NoMemory(arena_bytes, reserved.message());
   FileDescriptor pages(::memfd_create("sherd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!pages.valid() || ::ftruncate(pages.get(), bytes) != 0 ||
-      (bytes > 0 && !TakePages(pages.get(), bytes)) ||
-      ::fcntl(pages.get(), F_ADD_SEALS, kSeals) != 0) {
+  if (!pages.valid() || ::ftruncate(pages.get(), bytes) != 0) {
+    const int error = errno;
+    budget.Taken(bytes);
+    return NoMemory(arena_bytes, std::strerror(error));
+  }
+  if (!TakePages(pages.get(), bytes, budget) || ::fcntl(pages.get(), F_ADD_SEALS, kSeals) != 0) {
     return NoMemory(arena_bytes, std::strerror(errno));
   }
   return pages;
+}
+
+absl::StatusOr<FileDescriptor> NewPages(int64_t arena_bytes, int64_t more_bytes) {
+  PageBudget budget;
+  return NewPages(arena_bytes, more_bytes, budget);
 }
 
 PageMapping::~PageMapping() {

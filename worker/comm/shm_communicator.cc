@@ -73,9 +73,8 @@ absl::Status ShmCommunicator::RunOp(OpDescriptor op, const std::string& record, 
     SHERD_RETURN_IF_ERROR(CheckInputsHeld());
   }
   absl::MutexLock lock(&calls_mutex_);
-  WireCount& count = calls_[static_cast<size_t>(op.collective)];
-  ++count.calls;
-  count.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  calls_[static_cast<size_t>(op.collective)].Count(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return absl::OkStatus();
 }
 

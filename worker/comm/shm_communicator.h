@@ -34,6 +34,7 @@ class ShmCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
+  absl::string_view transport() const override { return "shm"; }
   std::byte* arena() const override { return own().arena(); }
   int64_t arena_bytes() const override { return own().arena_bytes(); }
   int64_t control_bytes() const override { return SharedSegment::control_bytes(); }

@@ -101,8 +101,7 @@ void TcpCommunicator::Count(const OpDescriptor& op, const absl::Status& status, 
     count.messages += stream(peer).sent_messages();
   });
   if (!status.ok()) return;
-  ++count.calls;
-  count.seconds += seconds;
+  count.Count(seconds);
 }
 
 absl::Status TcpCommunicator::MoveAll(const OpDescriptor& op, const Work& work) {

@@ -59,6 +59,7 @@ class TcpCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
+  absl::string_view transport() const override { return "tcp"; }
   std::byte* arena() const override { return memory_.arena(); }
   int64_t arena_bytes() const override { return memory_.arena_bytes(); }
   int64_t control_bytes() const override { return memory_.staging_bytes(); }

@@ -1,82 +1,61 @@
 #include "worker/data/batches.h"
 
 #include <algorithm>
-#include <vector>
+#include <cstddef>
 
-#include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status_macros.h"
 
 namespace sherd {
-namespace {
 
-// One sequence: inputs are tokens [begin, begin + count), targets the ones after each.
-absl::Status FillSequence(const TokenSource& source, int64_t vocab, int64_t begin, int64_t count,
-                          int32_t* inputs, int32_t* targets) {
-  std::vector<int32_t> window(static_cast<size_t>(count) + 1);
-  SHERD_RETURN_IF_ERROR(source.Read(begin, count + 1, window.data()));
-  // A larger token would index past the embedding: files may change while a job runs.
-  for (const int32_t token : window) {
-    if (token < 0 || token >= vocab) {
-      return absl::OutOfRangeError(absl::StrCat("the data holds token ", token,
-                                                ", but model.vocab is ", vocab,
-                                                "; it must be above every token"));
-    }
-  }
-  std::copy_n(window.begin(), count, inputs);
-  std::copy_n(window.begin() + 1, count, targets);
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::StatusOr<TrainingData> TrainingData::Make(std::unique_ptr<TokenSource> source,
+absl::StatusOr<TrainingData> TrainingData::Make(std::vector<TrainingSource> sources,
                                                 const BatchOptions& options) {
-  const int64_t windows = (source->tokens() - 1) / options.seq_len;
-  if (windows < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the training data has ", source->tokens(), " tokens, but one sequence takes ",
-                     options.seq_len, " and the one after; give more data or a shorter seq_len"));
+  std::vector<MixedSource> mixed;
+  std::vector<std::unique_ptr<Sequences>> sequences;
+  for (TrainingSource& source : sources) {
+    mixed.push_back({source.sequences->count(), source.weight});
+    sequences.push_back(std::move(source.sequences));
+    SHERD_CHECK(sequences.back()->seq_len() == sequences.front()->seq_len());
   }
-  return TrainingData(std::move(source), options, windows);
+  SHERD_ASSIGN_OR_RETURN(Mixture mixture, Mixture::Make(mixed, options.seed));
+  return TrainingData(std::move(sequences), std::move(mixture), options);
 }
 
 absl::Status TrainingData::FillMicroBatch(int64_t step, int64_t g, int32_t* inputs,
                                           int32_t* targets) const {
-  const int64_t length = options_.seq_len;
-  const int64_t first = (step - 1) * options_.global_batch + g * options_.micro_batch;
+  const int64_t length = sources_.front()->seq_len();
+  const int64_t first = FirstSample(step) + g * options_.micro_batch;
   for (int64_t b = 0; b < options_.micro_batch; ++b) {
-    SHERD_RETURN_IF_ERROR(FillSequence(*source_, options_.vocab, order_.Window(first + b) * length,
-                                       length, inputs + b * length, targets + b * length));
+    const MixedWindow at = mixture_.Window(first + b);
+    SHERD_RETURN_IF_ERROR(sources_[static_cast<size_t>(at.source)]->Fill(
+        at.window, inputs + b * length, targets + b * length));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<EvaluationData> EvaluationData::Make(std::unique_ptr<TokenSource> source,
-                                                    const BatchOptions& options) {
-  if (source->tokens() < 2) {
-    return absl::InvalidArgumentError(
-        "the evaluation data has a single token, but predicting takes at least two");
+int64_t TrainingData::Targets(int64_t step) const {
+  const int64_t first = FirstSample(step);
+  int64_t targets = 0;
+  for (int64_t sample = first; sample < first + options_.global_batch; ++sample) {
+    const MixedWindow at = mixture_.Window(sample);
+    targets += sources_[static_cast<size_t>(at.source)]->Targets(at.window);
   }
-  return EvaluationData(std::move(source), options);
+  return targets;
 }
 
 int64_t EvaluationData::micro_batches() const {
-  const int64_t per_batch = options_.micro_batch * options_.seq_len;
-  return (targets() + per_batch - 1) / per_batch;
+  return (sequences_->count() + micro_batch_ - 1) / micro_batch_;
 }
 
 absl::Status EvaluationData::FillMicroBatch(int64_t index, int32_t* inputs,
                                             int32_t* targets) const {
-  const int64_t length = options_.seq_len;
-  const int64_t size = options_.micro_batch * length;
-  std::fill_n(inputs, size, 0);
-  std::fill_n(targets, size, -1);
-  for (int64_t b = 0; b < options_.micro_batch; ++b) {
-    const int64_t begin = index * size + b * length;
-    const int64_t count = std::min(length, this->targets() - begin);
-    if (count <= 0) break;
-    SHERD_RETURN_IF_ERROR(FillSequence(*source_, options_.vocab, begin, count, inputs + b * length,
-                                       targets + b * length));
+  const int64_t length = sequences_->seq_len();
+  std::fill_n(inputs, micro_batch_ * length, 0);
+  std::fill_n(targets, micro_batch_ * length, -1);
+  for (int64_t b = 0; b < micro_batch_; ++b) {
+    const int64_t sequence = index * micro_batch_ + b;
+    if (sequence >= sequences_->count()) break;
+    SHERD_RETURN_IF_ERROR(sequences_->Fill(sequence, inputs + b * length, targets + b * length));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace sherd {
 
@@ -14,9 +15,10 @@ struct JsonTextError {
   std::string reason;
 };
 
-// Takes the text of a JSON object, the value of its key "text"; what else is in it is checked for
-// being JSON, and ignored. False, and `error`, for anything but an object with one such key and a
-// string of valid UTF-8.
-bool ReadJsonText(absl::string_view line, std::string& text, JsonTextError& error);
+// Takes the strings of a JSON object's keys `keys` into `texts`, in that order; what else is in it
+// is checked for being JSON, and ignored. False, and `error`, for anything but an object that has
+// each of the keys once, with a string of valid UTF-8.
+bool ReadJsonTexts(absl::string_view line, absl::Span<const absl::string_view> keys,
+                   absl::Span<std::string> texts, JsonTextError& error);
 
 }  // namespace sherd

@@ -48,13 +48,19 @@ absl::StatusOr<bool> JsonlLines::NextLine(absl::string_view& line) {
 }
 
 absl::StatusOr<bool> JsonlLines::Next(std::string& text) {
+  static constexpr absl::string_view kText[] = {"text"};
+  return NextOf(kText, absl::MakeSpan(&text, 1));
+}
+
+absl::StatusOr<bool> JsonlLines::NextOf(absl::Span<const absl::string_view> keys,
+                                        absl::Span<std::string> texts) {
   absl::string_view line;
   while (true) {
     SHERD_ASSIGN_OR_RETURN(const bool found, NextLine(line));
     if (!found) return false;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     JsonTextError error;
-    if (ReadJsonText(line, text, error)) return true;
+    if (ReadJsonTexts(line, keys, texts, error)) return true;
     return absl::InvalidArgumentError(
         absl::StrCat(file_.name(), ": byte ", line_start_ + error.byte, ": ", error.reason));
   }

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "worker/data/mapped_file.h"
 
 namespace sherd {
@@ -20,7 +21,10 @@ class JsonlLines {
   // naming file, byte and reason, for a line that is no object with a "text" or that is longer than
   // 64 MiB; errors of MappedFile::Read.
   absl::StatusOr<bool> Next(std::string& text);
-  // Where the line starts that Next gave last, and where the one after it does.
+  // The same with other keys, the strings of which go into `texts`, in that order.
+  absl::StatusOr<bool> NextOf(absl::Span<const absl::string_view> keys,
+                              absl::Span<std::string> texts);
+  // Where the line starts that was given last, and where the one after it does.
   int64_t line_start() const { return line_start_; }
   int64_t next_start() const { return next_; }
 

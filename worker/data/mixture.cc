@@ -13,7 +13,6 @@ namespace sherd {
 namespace {
 
 constexpr int64_t kMostSources = 10'000;
-constexpr int64_t kLongestPeriod = int64_t{1} << 20;
 
 absl::Status CheckSources(const std::vector<MixedSource>& sources) {
   if (sources.empty() || static_cast<int64_t>(sources.size()) > kMostSources) {
@@ -33,7 +32,7 @@ absl::Status CheckSources(const std::vector<MixedSource>& sources) {
 int64_t PeriodOf(const std::vector<MixedSource>& sources, int64_t divisor) {
   int64_t period = 0;
   for (const MixedSource& source : sources) {
-    if (source.weight / divisor > kLongestPeriod - period) return 0;
+    if (source.weight / divisor > Mixture::kLongestPeriod - period) return 0;
     period += source.weight / divisor;
   }
   return period;
@@ -75,7 +74,7 @@ absl::StatusOr<Mixture> Mixture::Make(const std::vector<MixedSource>& sources, u
   const int64_t period = PeriodOf(sources, divisor);
   if (period == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the weights of the mixture repeat after more than ", kLongestPeriod,
+        absl::StrCat("the weights of the mixture repeat after more than ", Mixture::kLongestPeriod,
                      " samples; give smaller numbers, as in 7, 2 and 1"));
   }
   Mixture mixture;

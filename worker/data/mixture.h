@@ -39,6 +39,8 @@ struct MixedWindow {
 // windows that bound the lag by one: Baruah et al. 1996.)
 class Mixture {
  public:
+  static constexpr int64_t kLongestPeriod = int64_t{1} << 20;
+
   // kInvalidArgument for no source, for a number below 1, and for a period above 2^20: smaller
   // numbers in the same proportion would be right.
   static absl::StatusOr<Mixture> Make(const std::vector<MixedSource>& sources, uint64_t seed);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/holdings/checksum_stream.h"
 
 namespace sherd {
 namespace {
@@ -103,11 +104,18 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::MapAll(const Hol
 
 absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Create(const HoldingKey& key,
                                                                        int64_t slot_bytes) {
+  PageBudget budget;
+  return Create(key, slot_bytes, budget);
+}
+
+absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingSegment::Create(const HoldingKey& key,
+                                                                       int64_t slot_bytes,
+                                                                       PageBudget& budget) {
   if (slot_bytes < 0 || slot_bytes >= kMostSlotBytes) {
     return absl::InvalidArgumentError(absl::StrCat("no stored shard has ", slot_bytes, " bytes"));
   }
   SHERD_ASSIGN_OR_RETURN(FileDescriptor pages,
-                         NewPages(kSlots * PageCeil(slot_bytes), head_bytes()));
+                         NewPages(kSlots * PageCeil(slot_bytes), head_bytes(), budget));
   SHERD_ASSIGN_OR_RETURN(std::shared_ptr<HoldingSegment> segment,
                          MapAll(key, slot_bytes, std::move(pages)));
   Head& head = *new (segment->head_.begin()) Head();
@@ -163,6 +171,17 @@ void HoldingSegment::Discard(int index) {
 
 uint64_t HoldingSegment::Checksum(int index) const {
   return XXH3_64bits(slot(index), static_cast<size_t>(slot_bytes_));
+}
+
+absl::StatusOr<uint64_t> HoldingSegment::Checksum(int index, const CopyWatch& watch) const {
+  if (!watch) return Checksum(index);
+  ChecksumStream checksum;
+  for (int64_t at = 0; at < slot_bytes_; at += kWatchedBytes) {
+    const int64_t piece = std::min(kWatchedBytes, slot_bytes_ - at);
+    checksum.Add(slot(index) + at, piece);
+    SHERD_RETURN_IF_ERROR(watch(piece));
+  }
+  return checksum.Sum();
 }
 
 std::optional<v1::Holding> HoldingSegment::Held(int index) const {

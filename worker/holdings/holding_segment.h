@@ -13,6 +13,7 @@
 #include "sherd/v1/events.pb.h"
 #include "worker/comm/file_descriptor.h"
 #include "worker/comm/pages.h"
+#include "worker/holdings/copy_watch.h"
 
 namespace sherd {
 
@@ -49,8 +50,12 @@ class HoldingSegment {
   // Of the whole segment.
   int64_t bytes() const { return head_bytes() + kSlots * PageCeil(slot_bytes_); }
 
-  // Makes a segment with zeroed slots. Errors of NewPages; kInvalidArgument for a size that cannot
-  // be.
+  // Makes a segment with zeroed slots out of `budget`. Errors of NewPages; kInvalidArgument for a
+  // size that cannot be.
+  static absl::StatusOr<std::shared_ptr<HoldingSegment>> Create(const HoldingKey& key,
+                                                                int64_t slot_bytes,
+                                                                PageBudget& budget);
+  // For who takes memory alone.
   static absl::StatusOr<std::shared_ptr<HoldingSegment>> Create(const HoldingKey& key,
                                                                 int64_t slot_bytes);
   // Maps another process's. kInvalidArgument when it is not one of `key` and that size.
@@ -74,6 +79,8 @@ class HoldingSegment {
   // any more. Also behind a fence.
   void Discard(int index);
   uint64_t Checksum(int index) const;
+  // The same in pieces; the error of `watch`.
+  absl::StatusOr<uint64_t> Checksum(int index, const CopyWatch& watch) const;
   // What the slot holds; nothing when that is no whole version, or was none at some moment of the
   // call.
   std::optional<v1::Holding> Held(int index) const;

@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingStore::Make(const Holding
                                                                    absl::string_view secret) {
   // Outside the lock: large memory takes its time.
   SHERD_ASSIGN_OR_RETURN(std::shared_ptr<HoldingSegment> segment,
-                         HoldingSegment::Create(key, slot_bytes));
+                         HoldingSegment::Create(key, slot_bytes, budget_));
   SHERD_RETURN_IF_ERROR(Add({segment, std::string(secret), /*made_for_other=*/false}));
   return segment;
 }
@@ -119,7 +119,7 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingStore::MakeFor(const Hold
   if (Find(key) == nullptr) {
     // As in Make.
     SHERD_ASSIGN_OR_RETURN(std::shared_ptr<HoldingSegment> segment,
-                           HoldingSegment::Create(key, slot_bytes));
+                           HoldingSegment::Create(key, slot_bytes, budget_));
     absl::MutexLock lock(&mutex_);
     SHERD_RETURN_IF_ERROR(CheckExpected(key, secret).status());
     const auto [added, is_new] =

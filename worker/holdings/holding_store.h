@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +18,7 @@
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/comm/event_signal.h"
+#include "worker/comm/pages.h"
 #include "worker/holdings/holding_segment.h"
 
 namespace sherd {
@@ -25,6 +28,11 @@ namespace sherd {
 // comes with its epoch's secret, which opens it to other hosts; "" opens it to nobody. Thread-safe.
 class HoldingStore {
  public:
+  // Makes its segments out of one budget: owners that come at the same time do not count on the
+  // same free memory. `available_bytes`: of this machine.
+  explicit HoldingStore(std::function<int64_t()> available_bytes = AvailableBytes)
+      : budget_(std::move(available_bytes)) {}
+
   // Makes the segment of a rank of this process. kFailedPrecondition for an epoch that has been
   // sealed; errors of HoldingSegment::Create.
   absl::StatusOr<std::shared_ptr<HoldingSegment>> Make(const HoldingKey& key, int64_t slot_bytes,
@@ -57,8 +65,8 @@ class HoldingStore {
 
   // All whole versions of the job. From now on nothing of this epoch or an older one is taken in,
   // and segments of these epochs are fenced, so that the answer stays true whoever still writes to
-  // them; those that hold nothing are dropped. The caller sees to it that no trainer of this process
-  // is left.
+  // them; those that hold nothing are dropped. The caller sees to it that no trainer of this
+  // process is left.
   std::vector<v1::Holding> Seal(const std::string& job_id, int64_t epoch)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops what is older than `epoch`, or all of a job that has ended, and takes in none of it from
@@ -93,6 +101,7 @@ class HoldingStore {
   void ExpectNone(const std::string& job_id, int64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RememberEnded(const std::string& job_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  PageBudget budget_;
   mutable absl::Mutex mutex_;
   std::map<HoldingKey, Kept> segments_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Expected> expected_ ABSL_GUARDED_BY(mutex_);  // by job

@@ -2,15 +2,20 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/version_stream.h"
 
 namespace sherd {
 namespace {
 
 constexpr int kRetryMs = 20;
+// Told of at once, so that also a slow network is seen to move.
+constexpr int64_t kPieceBytes = 256 << 10;
 
 // Not told yet, or as many links as it serves.
 bool IsForLater(const absl::Status& refusal) {
@@ -22,8 +27,9 @@ bool IsForLater(const absl::Status& refusal) {
 absl::StatusOr<std::unique_ptr<RemoteCopy>> RemoteCopy::Open(const std::string& address,
                                                              const HoldingSegment& segment,
                                                              const std::string& secret,
-                                                             const FormationAbort& abort) {
-  std::unique_ptr<RemoteCopy> copy(new RemoteCopy(address, segment, abort));
+                                                             const FormationAbort& abort,
+                                                             CopyWatch watch) {
+  std::unique_ptr<RemoteCopy> copy(new RemoteCopy(address, segment, abort, std::move(watch)));
   const absl::Status connected = copy->Connect(secret);
   if (!connected.ok()) return copy->Explain(connected);
   return copy;
@@ -57,10 +63,20 @@ absl::Status RemoteCopy::AskOnce(const LinkHolding& wish, const Deadline& deadli
 absl::Status RemoteCopy::Send(int slot, int64_t reports_after) {
   const absl::StatusOr<int64_t> step = SendVersion(*stream_, segment_, slot, reports_after);
   if (!step.ok()) return Explain(step.status());
-  const absl::Status sent = stream_->SendBytes(segment_.slot(slot), segment_.slot_bytes());
+  const absl::Status sent = SendSlot(slot);
   if (!sent.ok()) return Explain(sent);
   sent_step_ = *step;
   sent_bytes_ += segment_.slot_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status RemoteCopy::SendSlot(int slot) {
+  const int64_t bytes = segment_.slot_bytes();
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    const int64_t piece = std::min(kPieceBytes, bytes - at);
+    SHERD_RETURN_IF_ERROR(stream_->SendBytes(segment_.slot(slot) + at, piece));
+    if (watch_) SHERD_RETURN_IF_ERROR(watch_(piece));
+  }
   return absl::OkStatus();
 }
 
@@ -75,9 +91,11 @@ absl::Status RemoteCopy::AwaitStored() {
 absl::Status RemoteCopy::Explain(const absl::Status& error) const {
   if (abort_.aborted()) return absl::AbortedError(abort_.reason());
   const bool over = absl::IsAborted(error) || absl::IsFailedPrecondition(error);
-  return absl::Status(over ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,
-                      absl::StrCat("the process at ", address_,
-                                   " does not store this rank's shard: ", error.message()));
+  const absl::Status explained(
+      over ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,
+      absl::StrCat("the process at ", address_,
+                   " does not store this rank's shard: ", error.message()));
+  return over ? explained : WithLostHolder(explained, address_);
 }
 
 }  // namespace sherd

@@ -10,6 +10,7 @@
 #include "worker/comm/data_link.h"
 #include "worker/comm/event_signal.h"
 #include "worker/comm/link_stream.h"
+#include "worker/holdings/copy_watch.h"
 #include "worker/holdings/holding_segment.h"
 
 namespace sherd {
@@ -21,12 +22,13 @@ namespace sherd {
 class RemoteCopy {
  public:
   // Has the process at `address` ("tcp:HOST:PORT") store `segment`'s versions from now on. One that
-  // has not been told yet that it is to is asked again, for kHoldingAnswerTime. `segment` and
-  // `abort` must outlive it.
+  // has not been told yet that it is to is asked again, for kHoldingAnswerTime. `watch`
+  // goes along with what is sent. `segment` and `abort` must outlive it.
   static absl::StatusOr<std::unique_ptr<RemoteCopy>> Open(const std::string& address,
                                                           const HoldingSegment& segment,
                                                           const std::string& secret,
-                                                          const FormationAbort& abort);
+                                                          const FormationAbort& abort,
+                                                          CopyWatch watch = nullptr);
   RemoteCopy(const RemoteCopy&) = delete;
 
   // Sends the version that `slot` holds whole, with the reports of the steps after `reports_after`.
@@ -40,15 +42,18 @@ class RemoteCopy {
   int64_t sent_bytes() const { return sent_bytes_; }
 
  private:
-  RemoteCopy(const std::string& address, const HoldingSegment& segment, const FormationAbort& abort)
-      : address_(address), segment_(segment), abort_(abort) {}
+  RemoteCopy(const std::string& address, const HoldingSegment& segment, const FormationAbort& abort,
+             CopyWatch watch)
+      : address_(address), segment_(segment), abort_(abort), watch_(std::move(watch)) {}
   absl::Status Connect(const std::string& secret);
   absl::Status AskOnce(const LinkHolding& wish, const Deadline& deadline);
+  absl::Status SendSlot(int slot);
   absl::Status Explain(const absl::Status& error) const;
 
   const std::string address_;
   const HoldingSegment& segment_;
   const FormationAbort& abort_;
+  const CopyWatch watch_;
   const EventSignal left_;
   std::unique_ptr<LinkStream> stream_;
   int64_t sent_step_ = 0;

@@ -1,13 +1,13 @@
 #include "worker/holdings/remote_version.h"
 
 #include <poll.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "common/status_macros.h"
 #include "worker/comm/deadline.h"
+#include "worker/holdings/checksum_stream.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/version_stream.h"
 
@@ -49,32 +49,39 @@ absl::StatusOr<std::unique_ptr<RemoteVersion>> RemoteVersion::Open(const std::st
   }
 }
 
-absl::Status RemoteVersion::Read(const std::vector<VersionRange>& ranges) {
+absl::Status RemoteVersion::Read(const std::vector<VersionRange>& ranges, const CopyWatch& watch) {
   for (size_t first = 0; first < ranges.size(); first += LinkRanges::kMost) {
     SHERD_RETURN_IF_ERROR(
-        ReadSome(&ranges[first], std::min(ranges.size() - first, LinkRanges::kMost)));
+        ReadSome(&ranges[first], std::min(ranges.size() - first, LinkRanges::kMost), watch));
   }
   return absl::OkStatus();
 }
 
-absl::Status RemoteVersion::ReadSome(const VersionRange* ranges, size_t count) {
+absl::Status RemoteVersion::ReadRange(const VersionRange& range, const CopyWatch& watch) {
+  ChecksumStream checksum;
+  absl::Status watched;
+  SHERD_RETURN_IF_ERROR(
+      stream_.ReceiveBytes(range.to, range.bytes, [&](const std::byte* piece, int64_t bytes) {
+        checksum.Add(piece, bytes);
+        if (watch && watched.ok()) watched = watch(bytes);
+      }));
+  SHERD_RETURN_IF_ERROR(watched);
+  std::byte sum[sizeof(uint64_t)];
+  SHERD_RETURN_IF_ERROR(stream_.ReceiveBytes(sum, sizeof(sum), [](const std::byte*, int64_t) {}));
+  uint64_t sent = 0;
+  std::memcpy(&sent, sum, sizeof(sent));
+  if (sent == checksum.Sum()) return absl::OkStatus();
+  return absl::DataLossError("its bytes have changed on the way");
+}
+
+absl::Status RemoteVersion::ReadSome(const VersionRange* ranges, size_t count,
+                                     const CopyWatch& watch) {
   LinkRanges wished;
   for (size_t at = 0; at < count; ++at) {
     wished.ranges.push_back({.begin = ranges[at].begin, .bytes = ranges[at].bytes});
   }
   SHERD_RETURN_IF_ERROR(stream_.Send(wished));
-  const auto ignore = [](const std::byte*, int64_t) {};
-  for (size_t at = 0; at < count; ++at) {
-    const VersionRange& range = ranges[at];
-    SHERD_RETURN_IF_ERROR(stream_.ReceiveBytes(range.to, range.bytes, ignore));
-    std::byte sum[sizeof(uint64_t)];
-    SHERD_RETURN_IF_ERROR(stream_.ReceiveBytes(sum, sizeof(sum), ignore));
-    uint64_t checksum = 0;
-    std::memcpy(&checksum, sum, sizeof(checksum));
-    if (checksum != XXH3_64bits(range.to, static_cast<size_t>(range.bytes))) {
-      return absl::DataLossError("its bytes have changed on the way");
-    }
-  }
+  for (size_t at = 0; at < count; ++at) SHERD_RETURN_IF_ERROR(ReadRange(ranges[at], watch));
   SHERD_ASSIGN_OR_RETURN(const LinkStored stored, stream_.Receive<LinkStored>());
   return stored.step == step_ ? absl::OkStatus()
                               : absl::UnavailableError("the process gave another step");

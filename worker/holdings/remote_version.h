@@ -12,6 +12,7 @@
 #include "sherd/v1/events.pb.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_stream.h"
+#include "worker/holdings/copy_watch.h"
 #include "worker/holdings/holding_segment.h"
 
 namespace sherd {
@@ -37,8 +38,9 @@ class RemoteVersion {
                                                              const FormationAbort& abort);
   RemoteVersion(const RemoteVersion&) = delete;
 
-  // Straight to where they are to be; kDataLoss when they have changed on the way.
-  absl::Status Read(const std::vector<VersionRange>& ranges);
+  // Straight to where they are to be; kDataLoss when they have changed on the way; the error of
+  // `watch`, which goes along.
+  absl::Status Read(const std::vector<VersionRange>& ranges, const CopyWatch& watch = nullptr);
 
   const VersionFigures& figures() const { return figures_; }
   // Of the last steps up to it.
@@ -46,7 +48,8 @@ class RemoteVersion {
 
  private:
   explicit RemoteVersion(LinkStream stream) : stream_(std::move(stream)) {}
-  absl::Status ReadSome(const VersionRange* ranges, size_t count);
+  absl::Status ReadSome(const VersionRange* ranges, size_t count, const CopyWatch& watch);
+  absl::Status ReadRange(const VersionRange& range, const CopyWatch& watch);
 
   LinkStream stream_;
   int64_t step_ = 0;

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/holdings/checksum_stream.h"
 #include "worker/holdings/holding_links.h"
 
 namespace sherd {
@@ -52,14 +52,10 @@ absl::Status Fenced(const HoldingSegment& segment) {
 
 // The checksum of HoldingSegment::Checksum, made while the bytes come.
 absl::StatusOr<uint64_t> ReceiveSlot(LinkStream& stream, std::byte* slot, int64_t bytes) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  if (state == nullptr) return absl::ResourceExhaustedError("no memory for a checksum");
-  XXH3_64bits_reset(state.get());
-  SHERD_RETURN_IF_ERROR(stream.ReceiveBytes(slot, bytes, [&](const std::byte* piece, int64_t size) {
-    XXH3_64bits_update(state.get(), piece, static_cast<size_t>(size));
-  }));
-  return XXH3_64bits_digest(state.get());
+  ChecksumStream checksum;
+  SHERD_RETURN_IF_ERROR(stream.ReceiveBytes(
+      slot, bytes, [&](const std::byte* piece, int64_t size) { checksum.Add(piece, size); }));
+  return checksum.Sum();
 }
 
 absl::Status StoreVersion(LinkStream& stream, const LinkVersion& version, HoldingSegment& segment) {

@@ -23,9 +23,10 @@ Gpt2BlockOffsets BlockOffsetsOf(const Unit& unit) {
 }  // namespace
 
 Gpt2::Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-           KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor)
+           KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
+           const LossOptions& loss)
     : Transformer(shape, inventory, batch, tokens, kept,
-                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter, tensor),
+                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter, tensor, loss),
       wpe_(OffsetOf(inventory.units.front(), "wpe.weight")),
       ln_f_w_(OffsetOf(inventory.units.back(), "ln_f.weight")),
       ln_f_b_(OffsetOf(inventory.units.back(), "ln_f.bias")) {

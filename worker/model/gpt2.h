@@ -23,7 +23,8 @@ struct Gpt2BlockOffsets {
 class Gpt2 final : public Transformer {
  public:
   Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-       KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor);
+       KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
+       const LossOptions& loss);
 
  private:
   void PositionsForward(const UnitParams& params, const float* embedded, float* out,

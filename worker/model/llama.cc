@@ -37,10 +37,11 @@ RotaryParams RotaryOf(const RotaryShape& shape) {
 }  // namespace
 
 Llama::Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
-             KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor)
+             KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
+             const LossOptions& loss)
     : Transformer(shape, inventory, batch, tokens, kept,
                   OffsetOf(inventory.units.front(), "model.embed_tokens.weight"), ops, meter,
-                  tensor),
+                  tensor, loss),
       final_norm_w_(OffsetOf(inventory.units.back(), "model.norm.weight")),
       rotary_table_(meter, Pool::kActivations,
                     tokens * shape.head_size() * static_cast<int64_t>(sizeof(float))) {

@@ -55,7 +55,8 @@ class Model {
   // `params` as for the head. Of a whole model only.
   virtual const float* Logits(absl::Span<const UnitParams> params, int64_t first_row,
                               int64_t rows) = 0;
-  // Writes (overwrites) the unit's gradients of scale · (sum of token losses); a tied head writes
+  // Writes (overwrites) the unit's gradients of scale · (sum of token losses, with what the model's
+  // loss options add); a tied head writes
   // the token embedding's share into unit 0's buffer, to which unit 0's Backward adds. Of partial
   // gradients (plan/parameters.h) it is the member's share. The head returns the unscaled sum of
   // token losses, other units 0.
@@ -70,6 +71,6 @@ class Model {
 // nullptr exactly when inventory.part.place.degree is 1; it outlives the model.
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                                  int64_t tokens, KeptActivations kept, Ops& ops, MemoryMeter& meter,
-                                 TensorGroup* tensor = nullptr);
+                                 TensorGroup* tensor = nullptr, const LossOptions& loss = {});
 
 }  // namespace sherd

@@ -9,7 +9,7 @@ namespace sherd {
 
 Transformer::Transformer(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                          int64_t tokens, KeptActivations kept, int64_t token_embedding, Ops& ops,
-                         MemoryMeter& meter, TensorGroup* tensor)
+                         MemoryMeter& meter, TensorGroup* tensor, const LossOptions& loss)
     : shape_(shape),
       part_(inventory.part),
       tied_(inventory.tied),
@@ -21,7 +21,7 @@ Transformer::Transformer(const ModelShape& shape, const Inventory& inventory, in
       capacity_rows_(batch * tokens),
       capacity_tokens_(tokens),
       kept_(kept),
-      head_(part_, shape.hidden, activations_, ops, stream_, tensor) {
+      head_(part_, shape, loss, activations_, ops, stream_, tensor) {
   SHERD_CHECK(tokens <= shape.context);
   SHERD_CHECK(tensor == nullptr
                   ? part_.place.degree == 1
@@ -158,12 +158,14 @@ double Transformer::HeadBackward(absl::Span<const UnitParams> params,
 
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                                  int64_t tokens, KeptActivations kept, Ops& ops, MemoryMeter& meter,
-                                 TensorGroup* tensor) {
+                                 TensorGroup* tensor, const LossOptions& loss) {
   switch (shape.arch) {
     case Architecture::kGpt2:
-      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter, tensor);
+      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter, tensor,
+                                    loss);
     case Architecture::kLlama:
-      return std::make_unique<Llama>(shape, inventory, batch, tokens, kept, ops, meter, tensor);
+      return std::make_unique<Llama>(shape, inventory, batch, tokens, kept, ops, meter, tensor,
+                                     loss);
   }
   SHERD_CHECK(false && "unknown architecture");
   return nullptr;

@@ -6,12 +6,13 @@
 
 namespace sherd {
 
-VocabularyHead::VocabularyHead(const ModelPart& part, int64_t channels,
-                               const Activations& activations, Ops& ops, ResidualStream& stream,
-                               TensorGroup* tensor)
+VocabularyHead::VocabularyHead(const ModelPart& part, const ModelShape& shape,
+                               const LossOptions& loss, const Activations& activations, Ops& ops,
+                               ResidualStream& stream, TensorGroup* tensor)
     : part_(part),
-      channels_(channels),
-      vocabulary_{part.vocabulary.begin, part.vocabulary.size(), part.vocab},
+      channels_(shape.hidden),
+      vocabulary_{part.vocabulary.begin, part.vocabulary.size(), part.vocab, shape.vocab},
+      loss_(loss),
       activations_(activations),
       ops_(ops),
       stream_(stream),
@@ -61,12 +62,12 @@ float* VocabularyHead::LogitGradient(ConstParam w, const int32_t* targets, const
   float* const logits = activations_.logits();
   Logits(w, chunk.first, chunk.rows);
   if (tensor_ == nullptr) {
-    ops_.CrossEntropyBackward(logits, targets, scale, chunk.rows, part_.vocab, loss);
+    ops_.CrossEntropyBackward(logits, targets, scale, loss_, chunk.rows, part_.vocab, loss);
     return logits;
   }
   const LogitStatistics* joined = Statistics(logits, targets, chunk.rows, loss);
   const LogitStatistics* own = activations_.gathered_statistics() + part_.place.index * chunk.rows;
-  ops_.VocabularyGradient(logits, targets, vocabulary_, own, joined, scale, chunk.rows);
+  ops_.VocabularyGradient(logits, targets, vocabulary_, own, joined, scale, loss_, chunk.rows);
   return logits;
 }
 

@@ -16,8 +16,9 @@ namespace sherd {
 class VocabularyHead {
  public:
   // `tensor` is null without a group.
-  VocabularyHead(const ModelPart& part, int64_t channels, const Activations& activations, Ops& ops,
-                 ResidualStream& stream, TensorGroup* tensor);
+  VocabularyHead(const ModelPart& part, const ModelShape& shape, const LossOptions& loss,
+                 const Activations& activations, Ops& ops, ResidualStream& stream,
+                 TensorGroup* tensor);
 
   // Shapes as in activations.h; w (V, C).
 
@@ -25,7 +26,7 @@ class VocabularyHead {
   const float* Logits(ConstParam w, int64_t first, int64_t rows);
   double Loss(ConstParam w, const MicroBatch& micro_batch);
   // Writes dw, begins to sum the gradient of `normed` over the members (ResidualStream::StartSum),
-  // and returns the loss.
+  // and returns the loss, which is the cross-entropy whatever the options add.
   double Backward(ConstParam w, GradOut dw, const MicroBatch& micro_batch, float scale);
 
  private:
@@ -45,6 +46,7 @@ class VocabularyHead {
   const ModelPart& part_;
   const int64_t channels_;
   const VocabularyPart vocabulary_;
+  const LossOptions loss_;
   const Activations& activations_;
   Ops& ops_;
   ResidualStream& stream_;

@@ -26,18 +26,25 @@ struct LoadedTokenizer {
   uint64_t hash;
 };
 
-absl::StatusOr<LoadedTokenizer> LoadTokenizer(const std::string& path) {
-  SHERD_ASSIGN_OR_RETURN(const SourceFile file, SourceFile::Open(path));
+absl::StatusOr<std::string> ReadTokenizer(const PackOptions& options) {
+  SHERD_ASSIGN_OR_RETURN(const SourceFile file, SourceFile::Open(options.tokenizer, options.root));
   if (file.bytes() > kMostTokenizerFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is larger than a tokenizer may be"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.tokenizer, " is larger than a tokenizer may be"));
   }
-  SHERD_ASSIGN_OR_RETURN(const std::string json, file.Read(0, file.bytes()));
+  return file.Read(0, file.bytes());
+}
+
+uint64_t HashOf(absl::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+absl::StatusOr<LoadedTokenizer> LoadTokenizer(const PackOptions& options) {
+  SHERD_ASSIGN_OR_RETURN(const std::string json, ReadTokenizer(options));
   absl::StatusOr<Tokenizer> tokenizer = ParseTokenizer(json);
   if (!tokenizer.ok()) {
     return absl::Status(tokenizer.status().code(),
-                        absl::StrCat(path, ": ", tokenizer.status().message()));
+                        absl::StrCat(options.tokenizer, ": ", tokenizer.status().message()));
   }
-  return LoadedTokenizer{*std::move(tokenizer), XXH3_64bits(json.data(), json.size())};
+  return LoadedTokenizer{*std::move(tokenizer), HashOf(json)};
 }
 
 absl::StatusOr<std::optional<TokenId>> EndToken(const PackOptions& options,
@@ -52,6 +59,7 @@ absl::StatusOr<std::optional<TokenId>> EndToken(const PackOptions& options,
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>"}) {
     if (const std::optional<TokenId> token = tokenizer.FindAdded(name)) return token;
   }
+  if (options.may_lack_end_token) return std::nullopt;
   return absl::InvalidArgumentError(
       "the tokenizer has neither <|endoftext|> nor <|end_of_text|>; name the token that ends a "
       "document with --end TOKEN, or give --no-end");
@@ -60,7 +68,7 @@ absl::StatusOr<std::optional<TokenId>> EndToken(const PackOptions& options,
 absl::StatusOr<std::vector<SourceFile>> OpenFiles(const PackOptions& options, bool whole) {
   std::vector<SourceFile> files;
   for (const std::string& path : options.files) {
-    SHERD_ASSIGN_OR_RETURN(SourceFile file, SourceFile::Open(path));
+    SHERD_ASSIGN_OR_RETURN(SourceFile file, SourceFile::Open(path, options.root));
     if (whole && file.bytes() > kMostWholeBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, " has ", file.bytes(),
@@ -107,9 +115,9 @@ absl::StatusOr<std::string> HeaderOf(PackFormat format, int id_bytes, int64_t to
 }
 
 // What was read while it changed is neither the old file nor the new one.
-absl::Status CheckUnchanged(const std::vector<SourceFile>& files) {
+absl::Status CheckUnchanged(const std::vector<SourceFile>& files, const std::string& root) {
   for (const SourceFile& file : files) {
-    SHERD_ASSIGN_OR_RETURN(const SourceFile now, SourceFile::Open(file.path()));
+    SHERD_ASSIGN_OR_RETURN(const SourceFile now, SourceFile::Open(file.path(), root));
     if (now.bytes() != file.bytes() || now.modified_nanoseconds() != file.modified_nanoseconds()) {
       return absl::DataLossError(absl::StrCat(file.path(), " has changed while it was tokenized"));
     }
@@ -119,6 +127,12 @@ absl::Status CheckUnchanged(const std::vector<SourceFile>& files) {
 
 }  // namespace
 
+absl::StatusOr<uint64_t> FingerprintOf(const PackOptions& options) {
+  SHERD_ASSIGN_OR_RETURN(const std::string tokenizer, ReadTokenizer(options));
+  SHERD_ASSIGN_OR_RETURN(const std::vector<SourceFile> files, OpenFiles(options, /*whole=*/false));
+  return HashOf(PlanText(options, HashOf(tokenizer), std::nullopt, 0, files));
+}
+
 absl::StatusOr<PackSummary> Pack(const PackOptions& options,
                                  absl::FunctionRef<void(const PackProgress&)> on_progress) {
   const absl::Time start = absl::Now();
@@ -126,7 +140,7 @@ absl::StatusOr<PackSummary> Pack(const PackOptions& options,
     return absl::AlreadyExistsError(
         absl::StrCat(options.out, " exists; name another file or remove it"));
   }
-  SHERD_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, LoadTokenizer(options.tokenizer));
+  SHERD_ASSIGN_OR_RETURN(const LoadedTokenizer loaded, LoadTokenizer(options));
   const Tokenizer& tokenizer = loaded.tokenizer;
   if (options.format == PackFormat::kTokensU16 && tokenizer.vocab() > kMostUint16Vocab) {
     return absl::InvalidArgumentError(
@@ -156,13 +170,14 @@ absl::StatusOr<PackSummary> Pack(const PackOptions& options,
       PieceStore::Open(options.out,
                        PlanText(options, loaded.hash, documents.end_token, summary.id_bytes, files),
                        summary.id_bytes));
-  SHERD_ASSIGN_OR_RETURN(const PiecesDone done, RunPieces(files, plan, tokenizer, documents, store,
-                                                          options.threads, on_progress));
+  SHERD_ASSIGN_OR_RETURN(const PiecesDone done,
+                         RunPieces(files, plan, tokenizer, documents, store, options.threads,
+                                   options.stopped, on_progress));
   summary.tokens = done.tokens;
   summary.documents = done.documents;
   summary.pieces = plan.size();
   summary.found_pieces = done.found_pieces;
-  SHERD_RETURN_IF_ERROR(CheckUnchanged(files));
+  SHERD_RETURN_IF_ERROR(CheckUnchanged(files, options.root));
   SHERD_ASSIGN_OR_RETURN(const std::string header,
                          HeaderOf(options.format, summary.id_bytes, summary.tokens));
   SHERD_RETURN_IF_ERROR(store.Assemble(header, plan.size()));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +19,8 @@ enum class PackFormat {
 };
 
 struct PackOptions {
+  // The tokenizer and the files lie below; "": anywhere.
+  std::string root;
   std::string tokenizer;  // path of a tokenizer.json
   std::string out;        // must not exist
   std::vector<std::string> files;
@@ -26,11 +30,15 @@ struct PackOptions {
   // Ends each document; none: what the tokenizer calls so (<|endoftext|>, <|end_of_text|>).
   std::optional<std::string> end_token;
   bool no_end_token = false;
+  // A tokenizer that calls none so is no error: documents follow one another.
+  bool may_lack_end_token = false;
   bool post_process = false;
   bool special_as_text = false;
   int threads = 1;
   // About so many bytes of the files are tokenized and stored as one.
   int64_t piece_bytes = 16 << 20;
+  // True: it ends with kAborted before long, and what is stored stays. May be null.
+  std::function<bool()> stopped;
 };
 
 struct PackSummary {
@@ -44,6 +52,10 @@ struct PackSummary {
   size_t found_pieces = 0;
   double seconds = 0;
 };
+
+// Of all that decides which tokens come out, as far as can be told without reading the files: their
+// names, sizes and times. Errors of opening them.
+absl::StatusOr<uint64_t> FingerprintOf(const PackOptions& options);
 
 // Tokenizes files into one token file. The same options and files give the same bytes, whatever the
 // number of threads and however often the run was killed and started again: it goes on from the

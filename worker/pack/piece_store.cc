@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "worker/pack/new_file.h"
 #include "worker/pack/source_file.h"
 
 namespace sherd {
@@ -27,51 +28,6 @@ static_assert(std::endian::native == std::endian::little, "ids are written as me
 // Before the ids of a piece: the numbers of tokens and of documents.
 constexpr size_t kHeaderBytes = 16;
 constexpr int64_t kCopyBytes = 4 << 20;
-
-absl::Status Failed(const std::string& path, absl::string_view what, int error) {
-  if (error == ENOSPC || error == EDQUOT) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, " cannot be ", what, ": no space left on its file system"));
-  }
-  return absl::ErrnoToStatus(error, absl::StrCat(path, " cannot be ", what));
-}
-
-// A new file; replaces one of its name.
-class NewFile {
- public:
-  explicit NewFile(std::string path)
-      : path_(std::move(path)),
-        descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {}
-  ~NewFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  NewFile(const NewFile&) = delete;
-
-  absl::Status Append(absl::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Failed(path_, "written", errno);
-      bytes.remove_prefix(static_cast<size_t>(written));
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Sync() const {
-    return fsync(descriptor_) == 0 ? absl::OkStatus() : Failed(path_, "written", errno);
-  }
-
- private:
-  const std::string path_;
-  const int descriptor_;
-};
-
-absl::Status SyncDirectory(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int result = descriptor < 0 ? -1 : fsync(descriptor);
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
-  return result == 0 ? absl::OkStatus() : Failed(path, "made durable", error);
-}
 
 std::string ParentOf(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -100,9 +56,9 @@ absl::Status KeepPlan(int descriptor, const std::string& path, const std::string
   }
   const ssize_t written = pwrite(descriptor, plan.data(), plan.size(), 0);
   if (written != static_cast<ssize_t>(plan.size())) {
-    return Failed(path, "written", written < 0 ? errno : ENOSPC);
+    return FileFailure(path, "written", written < 0 ? errno : ENOSPC);
   }
-  if (fsync(descriptor) != 0) return Failed(path, "written", errno);
+  if (fsync(descriptor) != 0) return FileFailure(path, "written", errno);
   return SyncDirectory(ParentOf(path));
 }
 
@@ -112,11 +68,11 @@ absl::StatusOr<PieceStore> PieceStore::Open(const std::string& out, const std::s
                                             int id_bytes) {
   const std::string directory = out + ".pieces";
   if (mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
-    return Failed(directory, "made", errno);
+    return FileFailure(directory, "made", errno);
   }
   const std::string path = directory + "/plan";
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor < 0) return Failed(path, "made", errno);
+  if (descriptor < 0) return FileFailure(path, "made", errno);
   PieceStore store(out, directory, descriptor, id_bytes);
   if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
@@ -167,7 +123,8 @@ absl::Status PieceStore::Put(size_t piece, const TokenizedPiece& tokenized) cons
     SHERD_RETURN_IF_ERROR(file.Append(BytesOf(tokenized.tokens, id_bytes_)));
     SHERD_RETURN_IF_ERROR(file.Sync());
   }
-  if (rename(unfinished.c_str(), path.c_str()) != 0) return Failed(path, "given its name", errno);
+  if (rename(unfinished.c_str(), path.c_str()) != 0)
+    return FileFailure(path, "given its name", errno);
   return SyncDirectory(directory_);
 }
 
@@ -189,12 +146,12 @@ absl::Status PieceStore::Assemble(absl::string_view header, size_t pieces) {
   // Unlike rename, link never takes the place of another file.
   if (link(whole.c_str(), out_.c_str()) != 0) {
     if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(out_, " exists"));
-    return Failed(out_, "made", errno);
+    return FileFailure(out_, "made", errno);
   }
   SHERD_RETURN_IF_ERROR(SyncDirectory(ParentOf(out_)));
   std::error_code error;
   std::filesystem::remove_all(directory_, error);
-  return error ? Failed(directory_, "removed", error.value()) : absl::OkStatus();
+  return error ? FileFailure(directory_, "removed", error.value()) : absl::OkStatus();
 }
 
 }  // namespace sherd

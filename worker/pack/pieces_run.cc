@@ -12,6 +12,9 @@
 namespace sherd {
 namespace {
 
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr int kTicksBetweenReports = 10;
+
 int64_t BytesOf(const PlannedPiece& piece) {
   int64_t bytes = 0;
   for (const PlannedRange& range : piece) bytes += range.end - range.begin;
@@ -47,12 +50,12 @@ class Run {
     const absl::MutexLock lock(&mutex_);
     ++ended_;
   }
-  // Whether so many threads have ended; waits for a second.
+  // Whether so many threads have ended; waits for kTick.
   bool AwaitEnd(int threads, PackProgress& progress) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     const auto ended = [this, threads]()
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ == threads; };
-    const bool end = mutex_.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(1));
+    const bool end = mutex_.AwaitWithTimeout(absl::Condition(&ended), kTick);
     progress = progress_;
     return end;
   }
@@ -90,6 +93,7 @@ absl::StatusOr<PiecesDone> RunPieces(const std::vector<SourceFile>& files,
                                      const std::vector<PlannedPiece>& plan,
                                      const Tokenizer& tokenizer, const DocumentOptions& options,
                                      const PieceStore& store, int threads,
+                                     const std::function<bool()>& stopped,
                                      absl::FunctionRef<void(const PackProgress&)> on_progress) {
   const absl::Time start = absl::Now();
   Run run(plan);
@@ -104,10 +108,12 @@ absl::StatusOr<PiecesDone> RunPieces(const std::vector<SourceFile>& files,
   std::vector<std::jthread> workers;
   for (int thread = 0; thread < threads; ++thread) workers.emplace_back(work);
   PackProgress progress;
-  do {
+  for (int tick = 0; !run.AwaitEnd(threads, progress); ++tick) {
+    if (stopped != nullptr && stopped()) run.Fail(absl::AbortedError("stopped"));
+    if (tick % kTicksBetweenReports > 0) continue;
     progress.seconds = absl::ToDoubleSeconds(absl::Now() - start);
-    if (progress.total_bytes > 0) on_progress(progress);
-  } while (!run.AwaitEnd(threads, progress));
+    on_progress(progress);
+  }
   workers.clear();
   return run.Result();
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -28,12 +29,14 @@ struct PiecesDone {
 };
 
 // Tokenizes and stores, on `threads` >= 1 threads, the pieces of `plan` that `store` does not have.
-// Calls `on_progress` about once a second on the calling thread. The first error of any piece ends
-// it; what is stored stays. All arguments must outlive the call.
+// Calls `on_progress` about once a second on the calling thread, and, unless it is null, `stopped`
+// more often, which ends it with kAborted. The first error of any piece ends it; what is stored
+// stays. All arguments must outlive the call.
 absl::StatusOr<PiecesDone> RunPieces(const std::vector<SourceFile>& files,
                                      const std::vector<PlannedPiece>& plan,
                                      const Tokenizer& tokenizer, const DocumentOptions& options,
                                      const PieceStore& store, int threads,
+                                     const std::function<bool()>& stopped,
                                      absl::FunctionRef<void(const PackProgress&)> on_progress);
 
 }  // namespace sherd

@@ -8,13 +8,30 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/data/roots.h"
 
 namespace sherd {
 
-absl::StatusOr<SourceFile> SourceFile::Open(const std::string& path) {
-  // Without O_NONBLOCK a FIFO would block here for ever.
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be read"));
+namespace {
+
+absl::StatusOr<int> OpenDescriptor(const std::string& path, const std::string& root) {
+  if (root.empty()) {
+    // Without O_NONBLOCK a FIFO would block here for ever.
+    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor >= 0) return descriptor;
+  } else {
+    SHERD_ASSIGN_OR_RETURN(const InputFile file, OpenBelow(root, path));
+    const int descriptor = fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);
+    if (descriptor >= 0) return descriptor;
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be read"));
+}
+
+}  // namespace
+
+absl::StatusOr<SourceFile> SourceFile::Open(const std::string& path, const std::string& root) {
+  SHERD_ASSIGN_OR_RETURN(const int descriptor, OpenDescriptor(path, root));
   SourceFile file(path, descriptor);
   struct stat status;
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -10,8 +10,10 @@ namespace sherd {
 // A regular file that is open for reading. Closed when destroyed. Errors name its path.
 class SourceFile {
  public:
-  // kNotFound, kPermissionDenied, kInvalidArgument (not a regular file).
-  static absl::StatusOr<SourceFile> Open(const std::string& path);
+  // kNotFound, kPermissionDenied, kInvalidArgument (not a regular file). A `path` that is relative
+  // starts at `root`, and none leads out of it, also not over symbolic links; "" for `root` allows
+  // any.
+  static absl::StatusOr<SourceFile> Open(const std::string& path, const std::string& root = "");
   ~SourceFile();
   SourceFile(SourceFile&& other) noexcept;
   SourceFile& operator=(SourceFile&&) = delete;

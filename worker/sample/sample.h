@@ -11,7 +11,7 @@ namespace sherd {
 struct SampleOptions {
   // The directory of weights that a job left.
   std::string weights{};
-  // Of a tokenizer.json; "": tokens are bytes.
+  // Of a tokenizer.json; "": the one that the weights name.
   std::string tokenizer{};
   // Printed first. Empty: generation starts as if after a line's end.
   std::string prompt{};

@@ -18,7 +18,7 @@ int SampleMain(int argc, char** argv) {
       ->required()
       ->option_text(" ");
   app.add_option("--tokenizer", options.tokenizer,
-                 "The tokenizer.json of the training data (default: tokens are bytes)")
+                 "The tokenizer.json of the training data (default: the one that the weights name)")
       ->option_text("PATH");
   app.add_option("--prompt", options.prompt, "What the text starts with");
   app.add_option("--tokens", options.tokens, "How many tokens to generate")->capture_default_str();

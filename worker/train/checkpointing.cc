@@ -101,6 +101,9 @@ CheckpointInfo Checkpointing::InfoOf(const TrainedState& state) const {
   training.lineage = place_.lineage;
   training.train = spec.train();
   training.corpus_tokens = place_.corpus_tokens;
+  training.train_weights.assign(spec.data().train_weights().begin(),
+                                spec.data().train_weights().end());
+  training.validation_split = spec.data().validation_split();
   training.tokens = state.step * spec.train().global_batch() * spec.train().seq_len();
   training.loss = state.loss;
   training.skipped_windows = state.skipped_windows;

@@ -30,7 +30,7 @@ std::string GiB(int64_t bytes) {
 
 }  // namespace
 
-absl::Status CheckHostMemory(const v1::RankLedger& predicted, int ranks) {
+absl::Status CheckHostMemory(const v1::RankLedger& predicted, int64_t stored_for_bytes, int ranks) {
   const int64_t available = AvailableBytes();
   std::vector<std::pair<int64_t, std::string>> pools;
   int64_t needed = 0;
@@ -41,16 +41,22 @@ absl::Status CheckHostMemory(const v1::RankLedger& predicted, int ranks) {
       pools.emplace_back(line.predicted(), pool);
     }
   }
+  const int64_t each = needed - stored_for_bytes;
   // In units of the available bytes, so that no product overflows.
-  if (available < 0 || needed <= available / std::max(1, ranks)) return absl::OkStatus();
+  const int64_t room = (available - stored_for_bytes) / std::max(1, ranks);
+  if (available < 0 || (available >= stored_for_bytes && each <= room)) return absl::OkStatus();
   std::sort(pools.rbegin(), pools.rend());
   std::string largest;
   for (size_t i = 0; i < std::min<size_t>(3, pools.size()); ++i) {
     absl::StrAppend(&largest, i == 0 ? "" : ", ", pools[i].second, " ", GiB(pools[i].first));
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "a rank of this job takes ", GiB(needed), " (largest: ", largest, ") and ", ranks,
-      " of them share this host, which has ", GiB(available),
+      "a rank of this job takes ", GiB(each),
+      stored_for_bytes > 0
+          ? absl::StrCat(" beside ", GiB(stored_for_bytes), " for ranks on other hosts")
+          : "",
+      " (largest: ", largest, ") and ", ranks, " of them share this host, which has ",
+      GiB(available),
       " available; use a smaller model or train.micro_batch, a sharded strategy, or more hosts"));
 }
 

@@ -20,6 +20,12 @@ absl::StatusOr<int64_t> AnonymousBytes() {
 
 void MapLargeHeapBlocks() { mallopt(M_MMAP_THRESHOLD, 1 << 20); }
 
-void ReturnFreeHeap() { malloc_trim(0); }
+void ReturnFreeHeap() {
+#ifndef __SANITIZE_ADDRESS__
+  // The sanitizer has a heap of its own. The C library's is then never used, and its first use, by
+  // several threads at once, crashes.
+  malloc_trim(0);
+#endif
+}
 
 }  // namespace sherd

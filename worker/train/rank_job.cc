@@ -10,6 +10,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "plan/job_spec.h"
+#include "plan/model_flops.h"
 #include "plan/schedule.h"
 #include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
@@ -17,43 +18,19 @@
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
-#include "worker/train/write_weights.h"
 
 namespace sherd {
 
-absl::StatusOr<JobData> JobData::Open(const v1::JobSpec& spec, const std::string& data_root) {
-  BatchOptions options;
-  options.seq_len = spec.train().seq_len();
-  options.micro_batch = spec.train().micro_batch();
-  options.global_batch = spec.train().global_batch();
-  options.vocab = spec.model().vocab();
-  options.seed = spec.train().seed();
-  const v1::DataSpec& data = spec.data();
-  const auto open = [&](const auto& patterns) {
-    return OpenTokens(TokenFilesOf(patterns, data.format(), options.vocab, data_root));
-  };
-  SHERD_ASSIGN_OR_RETURN(auto source, open(data.train()));
-  const int64_t tokens = source->tokens();
-  SHERD_ASSIGN_OR_RETURN(TrainingData train, TrainingData::Make(std::move(source), options));
-  JobData job(std::move(train), tokens);
-  if (data.eval_size() > 0) {
-    SHERD_ASSIGN_OR_RETURN(auto held_out, open(data.eval()));
-    SHERD_ASSIGN_OR_RETURN(EvaluationData eval, EvaluationData::Make(std::move(held_out), options));
-    job.eval_.emplace(std::move(eval));
-  }
-  return job;
-}
-
 absl::Status JobData::ReadTrain(int64_t step, int64_t index, int32_t* inputs, int32_t* targets) {
-  return train_.FillMicroBatch(step, index, inputs, targets);
+  return dataset_.train.FillMicroBatch(step, index, inputs, targets);
 }
 
 absl::Status JobData::ReadEval(int64_t index, int32_t* inputs, int32_t* targets) {
-  return eval_->FillMicroBatch(index, inputs, targets);
+  return dataset_.eval->FillMicroBatch(index, inputs, targets);
 }
 
 int64_t JobData::eval_micro_batches() const {
-  return eval_.has_value() ? eval_->micro_batches() : 0;
+  return dataset_.eval.has_value() ? dataset_.eval->micro_batches() : 0;
 }
 
 namespace {
@@ -107,7 +84,7 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 }  // namespace
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
-                 RankMesh& mesh, HoldingSegment* segment, JobData data, JobOutput output,
+                 RankMesh& mesh, HoldingSegment* segment, JobData data, JobFiles output,
                  prometheus::Registry& metrics, TrainObserver& observer)
     : assignment_(assignment),
       spec_(assignment.spec()),
@@ -129,24 +106,31 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
                  // What goes on after a checkpoint takes back what was reported beyond it.
                  const bool known =
                      RestoresVersion(assignment_) && report.step() <= assignment_.reported_step();
+                 if (record_ != nullptr) record_->Add(report);
                  if (leads() && !known) observer_.OnStep(report);
                }),
       // Its activations come first in the arena.
       tensor_(mesh.tensor() == nullptr
                   ? nullptr
                   : std::make_unique<TensorGroup>(*mesh.tensor(), mesh.tensor()->arena())),
-      model_(MakeModel(plan.shape, plan.inventory, spec_.train().micro_batch(),
-                       spec_.train().seq_len(), KeptBy(spec_.parallel()), *ops_, meter_,
-                       tensor_.get())),
+      model_(MakeModel(
+          plan.shape, plan.inventory, spec_.train().micro_batch(), spec_.train().seq_len(),
+          KeptBy(spec_.parallel()), *ops_, meter_, tensor_.get(),
+          {.z_loss = spec_.train().z_loss(), .label_smoothing = spec_.train().label_smoothing()})),
       executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
-               std::string(NameOf(spec_.parallel().strategy())), assignment.rank()),
+               std::string(NameOf(spec_.parallel().strategy())), assignment.rank(),
+               mesh.transports()),
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
-  InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+  // Weights from a folder come when it is known that there are no later ones.
+  if (spec_.model().from().empty()) {
+    InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+  }
   metrics_.RecordMemory(meter_);
+  metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -159,6 +143,14 @@ absl::Status RankJob::TellOwedSteps() {
     observer_.OnStep(report);
   }
   return absl::OkStatus();
+}
+
+std::vector<v1::StepReport> RankJob::LastSteps() const {
+  // What goes on after a checkpoint may have taken back what was told.
+  const int64_t told = RestoresVersion(assignment_) ? assignment_.reported_step() : 0;
+  std::vector<v1::StepReport> steps = commits_.LastReports(told);
+  for (v1::StepReport& report : steps) report.set_epoch(assignment_.epoch());
+  return steps;
 }
 
 absl::Status RankJob::SaveAndStop() {
@@ -191,6 +183,7 @@ absl::Status RankJob::RunSteps() {
   const int64_t steps = spec_.train().steps();
   const int64_t first = step_;
   SHERD_RETURN_IF_ERROR(TellOwedSteps());
+  SHERD_RETURN_IF_ERROR(BeginRecord());
   if (EvaluatesAfter(first) && assignment_.reported_eval_step() < first) {
     SHERD_RETURN_IF_ERROR(Evaluate());
   }
@@ -224,9 +217,27 @@ absl::Status RankJob::RunSteps() {
   return checkpointing_.Finish(mesh_);
 }
 
+absl::Status RankJob::BeginRecord() {
+  if (!leads()) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
+  std::vector<v1::StepReport> known;
+  if (segment_ != nullptr) known = segment_->Reports(0, step_);
+  record_ = std::make_unique<JobRecord>(output_.files, std::move(root), assignment_.epoch(), step_,
+                                        std::move(known));
+  return absl::OkStatus();
+}
+
 std::string RankJob::operation() const {
   const char* const finishing = finishing_.load(std::memory_order_relaxed);
   if (finishing == nullptr) return executor_.operation();
+  if (const int64_t since = awaits_room_since_.load(std::memory_order_relaxed); since != 0) {
+    const std::chrono::steady_clock::duration waited =
+        std::chrono::steady_clock::now().time_since_epoch() -
+        std::chrono::steady_clock::duration(since);
+    // Whoever looks twice sees that it does not hang.
+    return absl::StrFormat("waiting for room to write the weights (%.1f s)",
+                           std::chrono::duration<double>(waited).count());
+  }
   // Whoever looks twice sees whether anything is written.
   return absl::StrCat(finishing, " (file operation ",
                       checkpointing_.file_operations() + weight_files_.operations(), ")");
@@ -248,7 +259,12 @@ absl::StatusOr<bool> RankJob::RunStep() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   step_ = step;
   const double lr = LearningRate(spec_.train(), step);
-  metrics_.RecordStep(figures, seconds, step, lr);
+  // Ranks with micro-batches of a last round have one more than others: this is their mean. What is
+  // masked is computed all the same.
+  const int64_t tokens = spec_.train().global_batch() * spec_.train().seq_len();
+  const double flops = TrainingFlops(plan_.shape, plan_.inventory, spec_.train().seq_len(),
+                                     tokens / mesh_.data_size());
+  metrics_.RecordStep(figures, seconds, step, lr, flops, spec_.train().global_batch());
   metrics_.RecordPhases(executor_.phases());
   metrics_.RecordMemory(meter_);
   metrics_.RecordWire(mesh_.counts_by_group());
@@ -305,6 +321,12 @@ void RankJob::Watch(const StepFigures& figures) {
                          "median is %.3g s: every step waits for it",
                          slow.rank, slow.seconds, slow.median_seconds));
   }
+  const absl::Status failed = record_ == nullptr ? absl::OkStatus() : record_->TakeFailure();
+  if (!failed.ok()) {
+    Warn("metrics", -1,
+         absl::StrCat("metrics.jsonl and TensorBoard's events are not written any more: ",
+                      failed.message()));
+  }
   if (losses_.Add(figures.loss)) {
     Warn("divergence", -1,
          absl::StrCat("the loss of step ", step_.load(), " is ", figures.loss,
@@ -322,6 +344,7 @@ absl::Status RankJob::Evaluate() {
   report.set_epoch(assignment_.epoch());
   report.set_loss(figures.loss);
   report.set_tokens(figures.tokens);
+  record_->Add(report);
   observer_.OnEval(report);
   return absl::OkStatus();
 }
@@ -348,15 +371,6 @@ int64_t RankJob::ProcessGrowth() const {
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
   return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes() +
          (segment_ == nullptr ? 0 : segment_->bytes()) + stored_for_bytes_;
-}
-
-absl::StatusOr<std::string> RankJob::WriteWeights() {
-  finishing_ = "writing the weights";
-  SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
-  SHERD_RETURN_IF_ERROR(
-      sherd::WriteWeights(weight_files_, assignment_, plan_, root, step_, *ops_, memory_, mesh_));
-  if (leads()) ForgetLineage(output_.files, root, assignment_.job_id());
-  return root;
 }
 
 }  // namespace sherd

@@ -13,15 +13,15 @@ constexpr int64_t kCacheLine = 64;
 
 DType TypeOfBytes(int64_t bytes) { return bytes == 2 ? DType::kBF16 : DType::kF32; }
 
-// Cuts `owned` where the decay rule changes from one parameter to the next.
-std::vector<DecaySegment> SegmentsOf(const Unit& unit, const ElementRange& owned) {
-  std::vector<DecaySegment> segments;
+// Cuts `owned` where settings change from one parameter to the next.
+std::vector<UpdateSegment> SegmentsOf(const Unit& unit, const ElementRange& owned) {
+  std::vector<UpdateSegment> segments;
   for (const Parameter& parameter : unit.parameters) {
     const int64_t begin = std::max(parameter.offset, owned.begin);
     const int64_t end = std::min(parameter.offset + parameter.elements, owned.end);
     if (begin >= end) continue;
-    const DecaySegment segment{begin - owned.begin, end - owned.begin, parameter.decays};
-    if (!segments.empty() && segments.back().decays == segment.decays) {
+    const UpdateSegment segment{begin - owned.begin, end - owned.begin, parameter.settings};
+    if (!segments.empty() && segments.back().settings == segment.settings) {
       segments.back().end = segment.end;
     } else {
       segments.push_back(segment);
@@ -97,6 +97,7 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
   const Unit& description = plan.inventory.units[static_cast<size_t>(index)];
   unit.owned = plan.Owned(index);
   unit.counted = plan.Counted(index);
+  unit.normed = plan.Normed(index);
   unit.segments = SegmentsOf(description, unit.owned);
 
   const int64_t param_bytes = plan.param_bytes;

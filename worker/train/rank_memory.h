@@ -13,19 +13,20 @@
 
 namespace sherd {
 
-// Elements [begin, end) of what a rank owns of a unit, with one weight-decay rule.
-struct DecaySegment {
+// Elements [begin, end) of what a rank owns of a unit that are updated alike.
+struct UpdateSegment {
   int64_t begin = 0;
   int64_t end = 0;
-  bool decays = false;
+  ParameterSettings settings;
 };
 
 // What a rank keeps of one unit for the whole job.
 struct UnitMemory {
-  // Elements of the padded unit that this rank updates, and those of them that it answers for where
-  // several ranks hold them: whose squares it counts in the norm, and which it writes.
+  // Elements of the padded unit that this rank updates; those of them that it answers for where
+  // several ranks hold them, and writes; and of these, those whose squares it counts in the norm.
   ElementRange owned;
   std::vector<ElementRange> counted;
+  std::vector<ElementRange> normed;
   // Stored parameters: (owned) elements when they are sharded, else (padded).
   std::byte* params = nullptr;
   // Where the (owned) ones of them begin.
@@ -41,7 +42,7 @@ struct UnitMemory {
   // Sums the gradients of micro-batches: this rank's shard of all of them where gradients are
   // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
   std::unique_ptr<TreeAccumulator> tree;
-  std::vector<DecaySegment> segments;
+  std::vector<UpdateSegment> segments;
 };
 
 // A whole-unit gradient buffer that is written by a backward and then read by peers.

@@ -36,9 +36,13 @@ absl::Status ExchangeInPieces(Communicator& comm, const std::byte* record, std::
 
 absl::Status WithRanks(const absl::Status& error, const std::vector<int>& ranks) {
   if (ranks.back() + 1 == static_cast<int>(ranks.size())) return error;
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(), " (ranks of a group that are ranks ",
-                                   absl::StrJoin(ranks, ", "), " of the job)"));
+  absl::Status explained(error.code(),
+                         absl::StrCat(error.message(), " (ranks of a group that are ranks ",
+                                      absl::StrJoin(ranks, ", "), " of the job)"));
+  error.ForEachPayload([&explained](absl::string_view url, const absl::Cord& payload) {
+    explained.SetPayload(url, payload);
+  });
+  return explained;
 }
 
 RankMesh::RankMesh(Axes axes) : axes_(std::move(axes)) {
@@ -148,16 +152,28 @@ absl::Status RankMesh::Explain(const absl::Status& error) const {
   return source == nullptr ? error : WithRanks(error, source->ranks);
 }
 
-GroupCounts RankMesh::counts_by_group() const {
+std::array<WireGroup, 4> RankMesh::wire_groups() const {
   // Where nobody else holds copies, those that share shards are the data-parallel group.
   const WireGroup sharers = axes_.replicas.comm == nullptr ? WireGroup::kData : WireGroup::kShard;
-  const WireGroup groups[] = {sharers, WireGroup::kReplica, WireGroup::kTensor, WireGroup::kKvCopy};
+  return {sharers, WireGroup::kReplica, WireGroup::kTensor, WireGroup::kKvCopy};
+}
+
+GroupCounts RankMesh::counts_by_group() const {
   GroupCounts counts{};
   for (size_t axis = 0; axis < all().size(); ++axis) {
     const Communicator* comm = all()[axis]->comm.get();
-    if (comm != nullptr) counts[static_cast<size_t>(groups[axis])] = comm->counts();
+    if (comm != nullptr) counts[static_cast<size_t>(wire_groups()[axis])] = comm->counts();
   }
   return counts;
+}
+
+std::array<absl::string_view, kWireGroups> RankMesh::transports() const {
+  std::array<absl::string_view, kWireGroups> transports{};
+  for (size_t axis = 0; axis < all().size(); ++axis) {
+    const Communicator* comm = all()[axis]->comm.get();
+    if (comm != nullptr) transports[static_cast<size_t>(wire_groups()[axis])] = comm->transport();
+  }
+  return transports;
 }
 
 int64_t RankMesh::control_bytes() const {

@@ -76,10 +76,14 @@ class RankMesh {
   absl::Status Explain(const absl::Status& error) const;
   // By group (WireGroup).
   GroupCounts counts_by_group() const;
+  // What bytes of a group move by, as Communicator::transport; "" of one that there is not.
+  std::array<absl::string_view, kWireGroups> transports() const;
   int64_t control_bytes() const;
   int64_t arena_bytes() const;
 
  private:
+  // In the order of all().
+  std::array<WireGroup, 4> wire_groups() const;
   // In the order of an exchange.
   std::array<const Axis*, 4> all() const {
     return {&axes_.sharers, &axes_.replicas, &axes_.tensor, &axes_.kv_copies};

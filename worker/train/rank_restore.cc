@@ -8,6 +8,7 @@
 #include "worker/checkpoint/save.h"
 #include "worker/data/roots.h"
 #include "worker/train/lineage.h"
+#include "worker/train/pretrained_weights.h"
 #include "worker/train/rank_job.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
@@ -15,25 +16,26 @@
 
 namespace sherd {
 
-absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort) {
+absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort,
+                              const CopyWatch& watch) {
   holdings_ = &own.store;
-  if (!RestoresVersion(assignment_)) return RestoreFromFiles();
+  if (!RestoresVersion(assignment_)) return RestoreFromFiles(abort, watch);
   const int64_t step = assignment_.restore().step();
   SHERD_ASSIGN_OR_RETURN(const VersionFigures figures,
-                         RestoreVersion(assignment_, plan_, own, abort, memory_, *segment_));
+                         RestoreVersion(assignment_, plan_, own, abort, watch, memory_, *segment_));
   skipped_windows_ = figures.skipped_windows;
   loss_ = figures.loss;
-  SHERD_RETURN_IF_ERROR(GoOnAfter(step));
+  SHERD_RETURN_IF_ERROR(GoOnAfter(step, watch));
   return PrepareSaving(std::nullopt);
 }
 
-absl::Status RankJob::RestoreFromFiles() {
+absl::Status RankJob::RestoreFromFiles(const FormationAbort& abort, const CopyWatch& watch) {
   const std::string& resume = spec_.checkpoint().resume();
-  const bool resumes =
-      assignment_.epoch() > 1 || assignment_.has_restore() || (!resume.empty() && resume != "none");
+  const bool resumes = IsLaterEpoch(assignment_) || assignment_.has_restore() ||
+                       (!resume.empty() && resume != "none");
   std::optional<RestoredCheckpoint> restored;
   if (resumes) {
-    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens()};
+    CheckpointSource source{output_.files, "", output_.root, data_.corpus_tokens(), watch};
     SHERD_ASSIGN_OR_RETURN(source.root, Directory());
     SHERD_ASSIGN_OR_RETURN(
         restored, RestoreCheckpoint(assignment_, plan_, source, memory_, mesh_, observer_));
@@ -45,18 +47,34 @@ absl::Status RankJob::RestoreFromFiles() {
   if (restored) {
     skipped_windows_ = restored->info.training->skipped_windows;
     loss_ = restored->info.training->loss;
-    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step));
+    SHERD_RETURN_IF_ERROR(GoOnAfter(restored->info.step, watch));
+  } else if (!spec_.model().from().empty()) {
+    SHERD_RETURN_IF_ERROR(StartFromFolder(abort));
   }
   return PrepareSaving(restored);
 }
 
-absl::Status RankJob::GoOnAfter(int64_t step) {
+absl::Status RankJob::StartFromFolder(const FormationAbort& abort) {
+  SHERD_RETURN_IF_ERROR(LoadPretrained(
+      {output_.data_root, spec_.model(), threads_, [&abort] { return abort.aborted(); }}, plan_,
+      memory_, mesh_));
+  if (leads()) {
+    observer_.OnLog(absl::StrCat("starts from the weights in ", spec_.model().from()));
+  }
+  return StoreState();
+}
+
+absl::Status RankJob::StoreState() {
   for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
     StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
   }
   executor_.GatherWholeParameters();
-  SHERD_RETURN_IF_ERROR(executor_.Settle());
-  SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}));
+  return executor_.Settle();
+}
+
+absl::Status RankJob::GoOnAfter(int64_t step, const CopyWatch& watch) {
+  SHERD_RETURN_IF_ERROR(StoreState());
+  SHERD_RETURN_IF_ERROR(commits_.Restored(step, {skipped_windows_, loss_}, watch));
   step_ = step;
   return absl::OkStatus();
 }
@@ -73,7 +91,7 @@ absl::Status RankJob::PrepareSaving(const std::optional<RestoredCheckpoint>& res
   if (leads()) {
     // No rank saves anything before this one has come to its first exchange.
     absl::Status ready;
-    if (assignment_.epoch() <= 1) ready = RemoveAbandoned(output_.files, place.root);
+    if (!IsLaterEpoch(assignment_)) ready = RemoveAbandoned(output_.files, place.root);
     place.lineage = ChooseLineage(output_.files, place.root, assignment_, restored);
     ready.Update(RememberLineage(output_.files, place.root, assignment_.job_id(), place.lineage));
     if (!ready.ok()) {

@@ -11,7 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "plan/world_layout.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_version.h"
 
 namespace sherd {
@@ -33,7 +35,13 @@ struct Taken {
   absl::Status status;
   VersionFigures figures;
   std::vector<v1::StepReport> reports;
+  // The holder was not reached, rather than that it has nothing to give.
+  bool unreached = false;
 };
+
+bool IsLinkError(const absl::Status& error) {
+  return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+}
 
 // Adds what the source has of what the rank owns of a unit; the elements of it.
 int64_t AddUnit(const ElementRange& held, int64_t held_begin, const ElementRange& owned,
@@ -59,7 +67,14 @@ absl::StatusOr<Source> SourceOf(const v1::Assignment& assignment, const v1::Rest
     return absl::InvalidArgumentError(absl::StrCat("the restore plan names rank ", named.owner(),
                                                    " of a world of ", version.world()));
   }
-  const RankPlan held = BuildRankPlan(assignment.spec(), named.owner(), version.world());
+  v1::JobSpec spec = assignment.spec();
+  // Its epoch may have been laid out otherwise.
+  if (version.has_parallel()) *spec.mutable_parallel() = version.parallel();
+  const int granule = static_cast<int>(WorldGranuleOf(spec.parallel()));
+  if (FindStrategy(spec.parallel()) == nullptr || version.world() % granule != 0) {
+    return absl::InvalidArgumentError("the restore plan names a layout that no epoch can have");
+  }
+  const RankPlan held = BuildRankPlan(spec, named.owner(), version.world());
   if (held.part().place.index != plan.part().place.index) {
     return absl::InvalidArgumentError(
         "the restore plan names a rank of another place in its tensor-parallel group");
@@ -94,32 +109,53 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> FindSegment(const Source& source
   return Obtain(source.address, source.key, source.slot_bytes, &abort);
 }
 
-Taken CopyFrom(const Source& source, int64_t step, HoldingSegment& segment) {
+absl::Status CopyRange(const std::byte* from, const VersionRange& range, const CopyWatch& watch) {
+  for (int64_t at = 0; at < range.bytes; at += kWatchedBytes) {
+    const int64_t piece = std::min(kWatchedBytes, range.bytes - at);
+    std::memcpy(range.to + at, from + at, static_cast<size_t>(piece));
+    SHERD_RETURN_IF_ERROR(watch(piece));
+  }
+  return absl::OkStatus();
+}
+
+Taken CopyFrom(const Source& source, int64_t step, const CopyWatch& watch,
+               HoldingSegment& segment) {
   if (segment.slot_bytes() != source.slot_bytes) {
     return {absl::UnavailableError("it is of another size"), {}, {}};
   }
   const int slot = segment.FindStep(step);
   const std::optional<v1::Holding> held = slot < 0 ? std::nullopt : segment.Held(slot);
   if (!held.has_value()) return {absl::UnavailableError("it holds other steps"), {}, {}};
-  if (segment.Checksum(slot) != held->checksum()) {
+  const absl::StatusOr<uint64_t> checksum = segment.Checksum(slot, watch);
+  if (!checksum.ok()) return {checksum.status(), {}, {}};
+  if (*checksum != held->checksum()) {
     segment.Discard(slot);
     return {absl::UnavailableError("its bytes are not those that were stored"), {}, {}};
   }
   for (const VersionRange& range : source.ranges) {
-    std::memcpy(range.to, segment.slot(slot) + range.begin, static_cast<size_t>(range.bytes));
+    const absl::Status copied = CopyRange(segment.slot(slot) + range.begin, range, watch);
+    if (!copied.ok()) return {copied, {}, {}};
   }
   return {absl::OkStatus(), segment.Figures(slot), segment.Reports(0, step)};
 }
 
-Taken ReadFrom(const Source& source, const v1::RestorePlan& version, const FormationAbort& abort) {
+Taken ReadFrom(const Source& source, const v1::RestorePlan& version, const FormationAbort& abort,
+               const CopyWatch& watch) {
   const absl::StatusOr<std::unique_ptr<RemoteVersion>> remote = RemoteVersion::Open(
       source.address, source.key, source.slot_bytes, version.step(), version.secret(), abort);
-  if (!remote.ok()) return {remote.status(), {}, {}};
-  return {(*remote)->Read(source.ranges), (*remote)->figures(), (*remote)->reports()};
+  if (!remote.ok()) return {remote.status(), {}, {}, IsLinkError(remote.status())};
+  absl::Status read = (*remote)->Read(source.ranges, watch);
+  const bool unreached = IsLinkError(read);
+  return {std::move(read), (*remote)->figures(), (*remote)->reports(), unreached};
 }
 
 Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldings& own,
-           const FormationAbort& abort) {
+           const FormationAbort& abort, const CopyWatch& told) {
+  // Parts may have gigabytes.
+  const CopyWatch watch = [&](int64_t bytes) -> absl::Status {
+    if (told) SHERD_RETURN_IF_ERROR(told(bytes));
+    return abort.aborted() ? absl::AbortedError(abort.reason()) : absl::OkStatus();
+  };
   if (abort.aborted()) return {absl::AbortedError(abort.reason()), {}, {}};
   const absl::StatusOr<std::shared_ptr<HoldingSegment>> segment =
       FindSegment(source, version.step(), own, abort);
@@ -127,16 +163,18 @@ Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldin
   if (!segment.ok()) {
     taken.status = segment.status();
   } else {
-    taken = *segment == nullptr ? ReadFrom(source, version, abort)
-                                : CopyFrom(source, version.step(), **segment);
+    taken = *segment == nullptr ? ReadFrom(source, version, abort, watch)
+                                : CopyFrom(source, version.step(), watch, **segment);
   }
   if (taken.status.ok()) return taken;
-  taken.status = abort.aborted()
-                     ? absl::AbortedError(abort.reason())
-                     : absl::UnavailableError(absl::StrCat(
-                           "the part of rank ", source.key.owner, " of step ", version.step(),
-                           " of epoch ", version.epoch(), " cannot be had from ", source.address,
-                           ": ", taken.status.message()));
+  if (abort.aborted()) {
+    taken.status = absl::AbortedError(abort.reason());
+    return taken;
+  }
+  taken.status = absl::UnavailableError(absl::StrCat(
+      "the part of rank ", source.key.owner, " of step ", version.step(), " of epoch ",
+      version.epoch(), " cannot be had from ", source.address, ": ", taken.status.message()));
+  if (taken.unreached) taken.status = WithLostHolder(taken.status, source.address);
   return taken;
 }
 
@@ -158,8 +196,8 @@ bool RestoresVersion(const v1::Assignment& assignment) {
 
 absl::StatusOr<VersionFigures> RestoreVersion(const v1::Assignment& assignment,
                                               const RankPlan& plan, const OwnHoldings& own,
-                                              const FormationAbort& abort, RankMemory& memory,
-                                              HoldingSegment& segment) {
+                                              const FormationAbort& abort, const CopyWatch& watch,
+                                              RankMemory& memory, HoldingSegment& segment) {
   const v1::RestorePlan& version = assignment.restore();
   std::vector<Source> sources;
   int64_t elements = 0;
@@ -177,7 +215,7 @@ absl::StatusOr<VersionFigures> RestoreVersion(const v1::Assignment& assignment,
   std::atomic<size_t> next{0};
   const auto take_some = [&] {
     for (size_t at = next++; at < sources.size(); at = next++) {
-      taken[at] = Take(sources[at], version, own, abort);
+      taken[at] = Take(sources[at], version, own, abort, watch);
     }
   };
   std::vector<std::thread> helpers;

@@ -67,7 +67,7 @@ class Chooser {
 
  private:
   absl::StatusOr<CheckpointSearch> Search() {
-    if (assignment_.has_restore() || assignment_.epoch() > 1) {
+    if (assignment_.has_restore() || IsLaterEpoch(assignment_)) {
       SHERD_ASSIGN_OR_RETURN(CheckpointSearch own, SearchOwn());
       // What is damaged is not forgotten by beginning anew.
       own_decides_ = own_decides_ || assignment_.has_restore() || own.found || !own.skipped.empty();
@@ -127,17 +127,22 @@ class Chooser {
   std::vector<std::string> changed_;
 };
 
-absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, RankMemory& memory) {
+absl::Status Load(const FoundCheckpoint& from, const RankPlan& plan, const CopyWatch& watch,
+                  RankMemory& memory) {
   std::vector<TensorTarget> targets;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
     AppendTargets(plan.inventory.units[index], unit.owned,
                   {unit.state.master, unit.state.m, unit.state.v}, targets);
   }
-  return LoadTargets(from.path, from.manifest, targets).status();
+  return LoadTargets(from.path, from.manifest, targets, watch).status();
 }
 
 }  // namespace
+
+bool IsLaterEpoch(const v1::Assignment& assignment) {
+  return assignment.epoch() > std::max<int64_t>(1, assignment.first_epoch());
+}
 
 absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     const v1::Assignment& assignment, const RankPlan& plan, const CheckpointSource& source,
@@ -154,7 +159,7 @@ absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     absl::Status loaded = manifest.status();
     if (manifest.ok()) {
       chosen.manifest = *std::move(manifest);
-      loaded = Load(chosen, plan, memory);
+      loaded = Load(chosen, plan, source.watch, memory);
     }
     const absl::Status agreed = Vote(mesh, loaded);
     if (!agreed.ok()) {

@@ -8,6 +8,7 @@
 #include "sherd/v1/layout.pb.h"
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/holdings/copy_watch.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_mesh.h"
 #include "worker/train/trainer.h"
@@ -28,7 +29,12 @@ struct CheckpointSource {
   std::string root;
   std::string output_root;
   int64_t corpus_tokens = 0;
+  // Goes along with what is read.
+  CopyWatch watch = nullptr;
 };
+
+// The job has trained in an epoch before this one.
+bool IsLaterEpoch(const v1::Assignment& assignment);
 
 // Fills the state that the rank owns (master copies and moments, not the stored parameters) from a
 // checkpoint: in an epoch after the first from the newest of the job's own, be it the one that the

@@ -33,14 +33,16 @@ StepCommits::~StepCommits() {
   thread_.join();
 }
 
-absl::Status StepCommits::Complete(int slot, int64_t step, const VersionFigures& figures) {
-  const bool stored = segment_->Complete(slot, step, segment_->Checksum(slot), figures);
-  return stored ? absl::OkStatus() : Fenced();
+absl::Status StepCommits::Complete(int slot, int64_t step, const VersionFigures& figures,
+                                   const CopyWatch& watch) {
+  SHERD_ASSIGN_OR_RETURN(const uint64_t checksum, segment_->Checksum(slot, watch));
+  return segment_->Complete(slot, step, checksum, figures) ? absl::OkStatus() : Fenced();
 }
 
-absl::Status StepCommits::Restored(int64_t step, const VersionFigures& figures) {
+absl::Status StepCommits::Restored(int64_t step, const VersionFigures& figures,
+                                   const CopyWatch& watch) {
   if (segment_ != nullptr && step > 0) {
-    SHERD_RETURN_IF_ERROR(Complete(newest_slot_, step, figures));
+    SHERD_RETURN_IF_ERROR(Complete(newest_slot_, step, figures, watch));
   }
   committed_ = step;
   return absl::OkStatus();
@@ -84,7 +86,18 @@ void StepCommits::Commit() {
   if (!last_.has_value()) return;
   const v1::StepReport report = *std::exchange(last_, std::nullopt);
   committed_ = report.step();
+  if (segment_ == nullptr) {
+    reports_.push_back(report);
+    if (reports_.size() > static_cast<size_t>(HoldingSegment::kReports)) reports_.pop_front();
+  }
   if (report_) report_(report);
+}
+
+std::vector<v1::StepReport> StepCommits::LastReports(int64_t after) const {
+  if (segment_ != nullptr) return segment_->Reports(after, committed_);
+  std::vector<v1::StepReport> last(reports_.begin(), reports_.end());
+  std::erase_if(last, [after](const v1::StepReport& report) { return report.step() <= after; });
+  return last;
 }
 
 absl::Status StepCommits::BeginUpdate() {
@@ -108,7 +121,8 @@ CopyCosts StepCommits::costs() const {
 }
 
 absl::Status StepCommits::StoreIn(int slot, const v1::StepReport& report) {
-  SHERD_RETURN_IF_ERROR(Complete(slot, report.step(), {report.skipped_windows(), report.loss()}));
+  SHERD_RETURN_IF_ERROR(Complete(slot, report.step(), {report.skipped_windows(), report.loss()},
+                                 /*watch=*/nullptr));
   return Copy(slot, /*reports_after=*/report.step() - 1);
 }
 

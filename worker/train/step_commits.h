@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "sherd/v1/events.pb.h"
+#include "worker/holdings/copy_watch.h"
 #include "worker/holdings/holding_segment.h"
 #include "worker/holdings/remote_copy.h"
 
@@ -40,8 +42,10 @@ class StepCommits {
   // Errors are kAborted: the epoch has ended, and others have told what is held of it; nothing more
   // may be stored or updated in it. And those of RemoteCopy.
 
-  // What training starts from: slot 0, which holds `step` whole. Stores it before it returns.
-  absl::Status Restored(int64_t step, const VersionFigures& figures = {});
+  // What training starts from: slot 0, which holds `step` whole. Stores it before it returns;
+  // `watch` goes along.
+  absl::Status Restored(int64_t step, const VersionFigures& figures = {},
+                        const CopyWatch& watch = nullptr);
   // From now on versions are stored there too: what it starts from, if that is one, before this
   // returns. Before the first step.
   absl::Status CopyTo(std::vector<std::unique_ptr<RemoteCopy>> copies);
@@ -55,6 +59,9 @@ class StepCommits {
   // The update has left `report`'s step there: starts storing it.
   void Store(const v1::StepReport& report) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The reports of the last committed steps after `after`, in order: those that are stored, or as
+  // many of this epoch's.
+  std::vector<v1::StepReport> LastReports(int64_t after) const;
   // The last committed step; 0: none.
   int64_t committed() const { return committed_; }
   // The last step is being stored elsewhere too: who waits for it waits for others.
@@ -64,7 +71,8 @@ class StepCommits {
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status StoreIn(int slot, const v1::StepReport& report);
-  absl::Status Complete(int slot, int64_t step, const VersionFigures& figures);
+  absl::Status Complete(int slot, int64_t step, const VersionFigures& figures,
+                        const CopyWatch& watch);
   // To all copies at the same time.
   absl::Status Copy(int slot, int64_t reports_after) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -73,6 +81,7 @@ class StepCommits {
   int newest_slot_ = 0;
   std::optional<v1::StepReport> last_;  // stored or about to be, and not committed
   int64_t committed_ = 0;
+  std::deque<v1::StepReport> reports_;  // of committed steps, without a segment
   std::vector<std::unique_ptr<RemoteCopy>> copies_;
 
   mutable absl::Mutex mutex_;

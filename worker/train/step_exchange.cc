@@ -15,7 +15,7 @@ ExactSum StepExecutor::CountedSquares() {
   ExactSum sum;
   for (int unit = 0; unit <= head_; ++unit) {
     const UnitMemory& memory = memory_.unit(unit);
-    for (const ElementRange& range : memory.counted) {
+    for (const ElementRange& range : memory.normed) {
       const int64_t skipped = range.begin - memory.owned.begin;
       ops_.AddSquares(Gradients(unit) + skipped * plan_.grad_bytes, memory_.grad_type(),
                       range.size(), sum);
@@ -98,7 +98,7 @@ absl::Status StepExecutor::ExchangeFigures(const PlannedOp& op, Walk& walk) {
   walk.figures.loss = loss;
   if (!trains) return std::isfinite(loss) ? absl::OkStatus() : Diverge(walk);
 
-  walk.figures.loss = loss / static_cast<double>(walk.figures.tokens);
+  walk.figures.loss = loss / static_cast<double>(std::max<int64_t>(1, walk.figures.tokens));
   walk.figures.grad_norm = std::sqrt(squares.Value());
   if (!std::isfinite(walk.figures.loss) || !std::isfinite(walk.figures.grad_norm)) {
     return Diverge(walk);

@@ -69,6 +69,9 @@ absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step, int64_t window) {
   walk.micro_batches = plan_.micro_batches;
   walk.step = step;
   walk.window = window;
+  // All may be masked: then nothing counts, and nothing is divided by zero.
+  const int64_t targets = std::max<int64_t>(1, source_.TrainTargets(window));
+  walk.loss_scale = static_cast<float>(1.0 / static_cast<double>(targets));
   return Run(std::move(walk));
 }
 
@@ -223,7 +226,8 @@ absl::Status StepExecutor::PrepareGradients(int unit) {
   GradientSlot& slot = memory_.NextGradientSlot(unit);
   // Peers may still read what an earlier backward wrote here.
   SHERD_RETURN_IF_ERROR(WaitFor(slot.reduction));
-  slots_[at] = &slot;
+  // What nobody reduces leaves its buffer to the unit that is next.
+  if (!plan_.inventory.units[at].frozen) slots_[at] = &slot;
   grads_[at].data = slot.data;
   return absl::OkStatus();
 }
@@ -233,11 +237,9 @@ absl::Status StepExecutor::Backward(const PlannedOp& op, Walk& walk) {
   SHERD_RETURN_IF_ERROR(PrepareGradients(op.unit));
   if (op.unit == head_ && plan_.inventory.tied) SHERD_RETURN_IF_ERROR(PrepareGradients(0));
   if (!has_micro_batch_) return absl::OkStatus();
-  const double global_tokens = static_cast<double>(spec_.train().global_batch() * batch_.tokens);
   double loss = 0;
   SHERD_RETURN_IF_ERROR(Compute(phases_.backward, [&] {
-    loss =
-        model_.Backward(op.unit, params_, grads_, batch_, static_cast<float>(1.0 / global_tokens));
+    loss = model_.Backward(op.unit, params_, grads_, batch_, walk.loss_scale);
   }));
   if (op.unit == head_) walk.losses.back() = loss;
   return absl::OkStatus();
@@ -247,16 +249,23 @@ void StepExecutor::Update(int unit, const Walk& walk) {
   const PhaseTimer timer(phases_.update);
   UnitMemory& memory = memory_.unit(unit);
   const v1::OptimizerSpec& optimizer = spec_.train().optimizer();
+  const double rate = LearningRate(spec_.train(), walk.step);
   AdamWParams params;
-  params.lr = LearningRate(spec_.train(), walk.step);
   params.beta1 = optimizer.beta1();
   params.beta2 = optimizer.beta2();
   params.eps = optimizer.eps();
   params.step = walk.step;
   params.grad_scale = walk.grad_scale;
-  const std::byte* const gradients = Gradients(unit);
-  for (const DecaySegment& segment : memory.segments) {
-    params.weight_decay = segment.decays ? optimizer.weight_decay() : 0.0;
+  // Nobody has summed those of a frozen unit.
+  const bool frozen = plan_.inventory.units[static_cast<size_t>(unit)].frozen;
+  const std::byte* const gradients = frozen ? nullptr : Gradients(unit);
+  for (const UpdateSegment& segment : memory.segments) {
+    if (segment.settings.frozen) {
+      KeepState(memory, segment);
+      continue;
+    }
+    params.lr = rate * segment.settings.lr_scale;
+    params.weight_decay = segment.settings.weight_decay;
     const GradOut stored{memory.owned_params + segment.begin * plan_.param_bytes,
                          memory_.param_type(),
                          /*accumulate=*/false};
@@ -265,6 +274,16 @@ void StepExecutor::Update(int unit, const Walk& walk) {
                segment.end - segment.begin);
   }
   std::swap(memory.state, memory.next);
+}
+
+void StepExecutor::KeepState(const UnitMemory& memory, const UpdateSegment& segment) {
+  if (memory.next.master == memory.state.master) return;
+  const AdamWState from = memory.state.From(segment.begin);
+  const AdamWState to = memory.next.From(segment.begin);
+  const int64_t elements = segment.end - segment.begin;
+  ops_.Cast(from.master, DType::kF32, to.master, DType::kF32, elements);
+  ops_.Cast(from.m, DType::kF32, to.m, DType::kF32, elements);
+  ops_.Cast(from.v, DType::kF32, to.v, DType::kF32, elements);
 }
 
 }  // namespace sherd

@@ -27,6 +27,8 @@ class BatchSource {
   // Global micro-batch `index` of `step`, which counts from 1.
   virtual absl::Status ReadTrain(int64_t step, int64_t index, int32_t* inputs,
                                  int32_t* targets) = 0;
+  // How many targets all micro-batches of `step` have that are not −1: the same on every rank.
+  virtual int64_t TrainTargets(int64_t step) = 0;
   // Evaluation micro-batch `index`; targets beyond the end of the text are −1.
   virtual absl::Status ReadEval(int64_t index, int32_t* inputs, int32_t* targets) = 0;
 };
@@ -113,6 +115,8 @@ class StepExecutor {
     MicroBatches micro_batches;
     int64_t step;  // 0: an evaluation
     int64_t window = 0;
+    // Of a step: what each target's loss counts, one over how many there are.
+    float loss_scale = 0;
     std::vector<double> losses;
     std::vector<int64_t> tokens;
     StepFigures figures;
@@ -136,6 +140,8 @@ class StepExecutor {
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);
+  // Has the version that the update makes hold what is frozen, too.
+  void KeepState(const UnitMemory& memory, const UpdateSegment& segment);
 
   // Runs a part of the model, whose seconds are those of `phase` but for what it waits for its
   // tensor-parallel group, and answers that group's error, after which the model holds garbage.

@@ -40,8 +40,11 @@ TrainMetrics::Series<prometheus::Counter> TrainMetrics::AddCounter(const char* n
 }
 
 TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& job,
-                           const std::string& job_name, const std::string& strategy, int rank)
-    : registry_(registry), labels_{{"job", job}, {"rank", absl::StrCat(rank)}} {
+                           const std::string& job_name, const std::string& strategy, int rank,
+                           const std::array<absl::string_view, kWireGroups>& transports)
+    : registry_(registry),
+      labels_{{"job", job}, {"rank", absl::StrCat(rank)}},
+      transports_(transports) {
   AddGauge("sherd_job_info", "The job that this rank works for; the value is always 1.",
            {{"name", job_name}, {"strategy", strategy}})
       .metric->Set(1);
@@ -49,7 +52,15 @@ TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& jo
   loss_ = AddGauge("sherd_loss", "Training loss of the last step, nats a token.").metric;
   grad_norm_ = AddGauge("sherd_grad_norm", "Global gradient norm before clipping.").metric;
   learning_rate_ = AddGauge("sherd_learning_rate", "Learning rate of the last step.").metric;
-  tokens_ = AddCounter("sherd_tokens_total", "Tokens trained on, over all ranks.").metric;
+  tokens_ =
+      AddCounter("sherd_tokens_total",
+                 "Tokens trained on, over all ranks; those of steps that are trained again, again.")
+          .metric;
+  samples_ = AddCounter("sherd_samples_total", "Sequences trained on, over all ranks.").metric;
+  flops_ = AddCounter("sherd_flops_total",
+                      "Floating-point operations of this rank's forward and backward passes, "
+                      "without what is computed again.")
+               .metric;
   auto& steps = prometheus::BuildHistogram()
                     .Name("sherd_step_seconds")
                     .Help("Wall time of a step on this rank.")
@@ -64,38 +75,63 @@ TrainMetrics::TrainMetrics(prometheus::Registry& registry, const std::string& jo
                                  {{"phase", phase}})
                           .metric);
   }
+  memory_peak_total_ =
+      AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool; peak: of all at one moment.",
+               {{"pool", "peak"}})
+          .metric;
   for (int pool = 0; pool < kPools; ++pool) {
     const Labels label{{"pool", NameOf(static_cast<Pool>(pool))}};
     memory_.push_back(
         AddGauge("sherd_memory_bytes", "Model memory of the rank by pool.", label).metric);
-    memory_peak_.push_back(
-        AddGauge("sherd_memory_peak_bytes", "Largest so far, by pool.", label).metric);
+    memory_peak_.push_back(AddGauge("sherd_memory_peak_bytes",
+                                    "Largest so far, by pool; peak: of all at one moment.", label)
+                               .metric);
   }
 }
 
 TrainMetrics::WireSeries TrainMetrics::AddWire(Collective op, WireGroup group) {
-  const Labels label{{"op", std::string(NameOf(op))}, {"group", std::string(NameOf(group))}};
+  const Labels label{{"op", std::string(NameOf(op))},
+                     {"group", std::string(NameOf(group))},
+                     {"transport", std::string(transports_[static_cast<size_t>(group)])}};
+  auto& family = prometheus::BuildHistogram()
+                     .Name("sherd_collective_seconds")
+                     .Help(
+                         "Time of a collective on the communication thread, waiting for other "
+                         "ranks included.")
+                     .Register(registry_);
+  auto& seconds = family.Add(Merge(label, labels_), prometheus::Histogram::BucketBoundaries(
+                                                        kCallSeconds.begin(), kCallSeconds.end()));
   return {
       AddCounter("sherd_collective_bytes_total", "Bytes sent to other ranks.", label).metric,
       AddCounter("sherd_collective_messages_total", "Messages sent to other ranks.", label).metric,
-      AddCounter("sherd_collective_seconds_total",
-                 "Time in collectives on the communication thread.", label)
-          .metric};
+      {&family, &seconds}};
 }
 
 TrainMetrics::~TrainMetrics() {
   for (const auto& series : gauges_) series.family->Remove(series.metric);
   for (const auto& series : counters_) series.family->Remove(series.metric);
+  for (const auto& [key, series] : wire_) series.seconds.family->Remove(series.seconds.metric);
   step_seconds_.family->Remove(step_seconds_.metric);
 }
 
+void TrainMetrics::RecordPrediction(const v1::RankLedger& ledger) {
+  for (const auto& [pool, line] : ledger.memory()) {
+    AddGauge("sherd_memory_predicted_bytes",
+             "What the rank was predicted to hold at most, by pool; peak: of all at one moment.",
+             {{"pool", pool}})
+        .metric->Set(static_cast<double>(line.predicted()));
+  }
+}
+
 void TrainMetrics::RecordStep(const StepFigures& figures, double seconds, int64_t step,
-                              double learning_rate) {
+                              double learning_rate, double flops, int64_t samples) {
   step_->Set(static_cast<double>(step));
   loss_->Set(figures.loss);
   grad_norm_->Set(figures.grad_norm);
   learning_rate_->Set(learning_rate);
   tokens_->Increment(static_cast<double>(figures.tokens));
+  samples_->Increment(static_cast<double>(samples));
+  flops_->Increment(flops);
   step_seconds_.metric->Observe(seconds);
 }
 
@@ -106,6 +142,7 @@ void TrainMetrics::RecordPhases(const PhaseSeconds& phases) {
 }
 
 void TrainMetrics::RecordMemory(const MemoryMeter& meter) {
+  memory_peak_total_->Set(static_cast<double>(meter.peak_total()));
   for (int pool = 0; pool < kPools; ++pool) {
     const size_t at = static_cast<size_t>(pool);
     memory_[at]->Set(static_cast<double>(meter.current(static_cast<Pool>(pool))));
@@ -123,7 +160,12 @@ void TrainMetrics::RecordWire(const GroupCounts& counts) {
       if (added) series = AddWire(static_cast<Collective>(op), static_cast<WireGroup>(group));
       RaiseTo(*series.bytes, static_cast<double>(count.bytes));
       RaiseTo(*series.messages, static_cast<double>(count.messages));
-      RaiseTo(*series.seconds, count.seconds);
+      std::vector<double> calls(count.by_seconds.size());
+      for (size_t i = 0; i < calls.size(); ++i) {
+        calls[i] = static_cast<double>(count.by_seconds[i] - series.recorded.by_seconds[i]);
+      }
+      series.seconds.metric->ObserveMultiple(calls, count.seconds - series.recorded.seconds);
+      series.recorded = count;
     }
   }
 }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/layout.pb.h"
@@ -44,8 +46,23 @@ struct TrainResult {
   std::string operation;
   // The rank that went away, failed or aborted, when that is why; -1 else.
   int lost_peer = -1;
+  // The address of the process that was not reached, to store the shard or to give a part of what
+  // is restored, when that is why; "" else.
+  std::string lost_holder;
   // On rank 0 of a finished job: its checkpoint.dir.
   std::string weights_path;
+  // Of a finished job: the reports of its last steps, in order, as far as they may not have been
+  // told.
+  std::vector<v1::StepReport> last_steps = {};
+  // Of an assignment that only measures, when that is done: nothing of it is left but the figures.
+  std::optional<v1::TrialReport> trial = {};
+};
+
+// Attempts after the first that failed: before each is waited, twice as long each time.
+struct RetryTimes {
+  absl::Duration first = absl::Seconds(1);
+  absl::Duration longest = absl::Seconds(32);
+  int retries = 23;
 };
 
 struct TrainerOptions {
@@ -55,6 +72,8 @@ struct TrainerOptions {
   // What outlives the job is written with these, which outlive the trainer; null: with the real
   // ones.
   FileSystem* files = nullptr;
+  // When the weights of a finished job find no room: ten minutes in all.
+  RetryTimes full_disk = {};
 };
 
 // Where a rank's trainer is.
@@ -65,6 +84,8 @@ struct TrainPosition {
   // In a collective: it waits for others, and for which ranks if it can tell.
   bool waiting = false;
   std::vector<int> missing = {};
+  // That it has copied and restored so far; it grows while that goes on.
+  int64_t copied_bytes = 0;
 };
 
 // One rank of one epoch of a job, from forming its groups to writing its weights. Nothing of it is

@@ -66,7 +66,8 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 }  // namespace
 
-absl::Status WriteWeights(FileSystem& files, const v1::Assignment& assignment, const RankPlan& plan,
+absl::Status WriteWeights(FileSystem& files, FileSystem& real_files,
+                          const v1::Assignment& assignment, const RankPlan& plan,
                           const std::string& root, int64_t step, Ops& ops, RankMemory& memory,
                           RankMesh& mesh) {
   const bool leads = mesh.rank() == 0;
@@ -78,7 +79,7 @@ absl::Status WriteWeights(FileSystem& files, const v1::Assignment& assignment, c
   // Whatever goes wrong from here on, also a peer's death, nothing half-written stays.
   absl::Cleanup discard = [&] {
     if (!leads) return;
-    DiscardStaging(files, directory, info);
+    DiscardStaging(real_files, directory, info);
     std::error_code not_empty;
     if (makes_root) std::filesystem::remove(root, not_empty);
   };

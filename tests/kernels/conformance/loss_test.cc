@@ -29,9 +29,10 @@ double Loss(Ops& ops, const Floats& logits, const Tokens& targets, int64_t vocab
   return loss;
 }
 
-double Backward(Ops& ops, Floats& logits, const Tokens& targets, float scale, int64_t vocab) {
+double Backward(Ops& ops, Floats& logits, const Tokens& targets, float scale, int64_t vocab,
+                const LossOptions& options = {}) {
   double loss = 0;
-  ops.CrossEntropyBackward(logits.data(), targets.data(), scale,
+  ops.CrossEntropyBackward(logits.data(), targets.data(), scale, options,
                            static_cast<int64_t>(targets.size()), vocab, loss);
   return loss;
 }
@@ -45,7 +46,7 @@ struct OfParts {
 };
 
 OfParts Parts(Ops& ops, const Floats& logits, const Tokens& targets, float scale, int64_t vocab,
-              int members) {
+              int members, const LossOptions& options = {}) {
   const auto rows = static_cast<int64_t>(targets.size());
   const int64_t columns = (vocab + members - 1) / members;
   std::vector<LogitStatistics> statistics(static_cast<size_t>(members * rows));
@@ -54,7 +55,7 @@ OfParts Parts(Ops& ops, const Floats& logits, const Tokens& targets, float scale
   for (int member = 0; member < members; ++member) {
     const int64_t first = std::min(member * columns, vocab);
     const int64_t count = std::min(columns, vocab - first);
-    parts.push_back({first, count, columns});
+    parts.push_back({first, count, columns, vocab});
     // Padding holds what it likes.
     Floats& own = of_members.emplace_back(static_cast<size_t>(rows * columns), 1e30f);
     for (int64_t row = 0; row < rows; ++row) {
@@ -73,7 +74,7 @@ OfParts Parts(Ops& ops, const Floats& logits, const Tokens& targets, float scale
     Floats& own = of_members[static_cast<size_t>(member)];
     const VocabularyPart& part = parts[static_cast<size_t>(member)];
     ops.VocabularyGradient(own.data(), targets.data(), part, statistics.data() + member * rows,
-                           result.joined.data(), scale, rows);
+                           result.joined.data(), scale, options, rows);
     for (int64_t row = 0; row < rows; ++row) {
       const float* from = own.data() + row * columns;
       std::copy_n(from, part.count,
@@ -127,6 +128,33 @@ TEST(CrossEntropy, PartsOfTheVocabularyMakeTheWhole) {
   }
 }
 
+// The loss that is told stays that of the tokens. Padding takes no part in smoothing: the shares of
+// the whole vocabulary's entries alone make up the part that is spread.
+TEST(CrossEntropy, OptionsMakeTheGradientThatOfTheObjective) {
+  const auto ops = MakeTestedOps(2);
+  for (const LossShape& shape : kShapes) {
+    for (const LossOptions& options :
+         {LossOptions{.z_loss = 0.02}, LossOptions{.label_smoothing = 0.3},
+          LossOptions{.z_loss = 0.01, .label_smoothing = 0.1}}) {
+      Draw draw(static_cast<uint32_t>(shape.vocab) + 1);
+      const Floats logits = draw.Normal(shape.rows * shape.vocab, 3);
+      const Tokens targets = SomeTargets(draw, shape);
+      const Doubles expected = reference::CrossEntropyGradient(ToDoubles(logits), targets, 0.125,
+                                                               shape.rows, shape.vocab, options);
+      Floats plain = logits, whole = logits;
+      const double loss = Backward(*ops, plain, targets, 0.125f, shape.vocab);
+      EXPECT_EQ(Backward(*ops, whole, targets, 0.125f, shape.vocab, options), loss);
+      ExpectClose(whole, expected, kFloatTolerance, "dlogits");
+      for (const int members : {1, 3, 4}) {
+        const OfParts parts = Parts(*ops, logits, targets, 0.125f, shape.vocab, members, options);
+        EXPECT_NEAR(parts.loss, loss, 1e-5 * (1 + loss)) << members;
+        EXPECT_TRUE(parts.padding_is_zero);
+        ExpectClose(parts.gradient, expected, kFloatTolerance, "dlogits of parts");
+      }
+    }
+  }
+}
+
 TEST(CrossEntropy, StatisticsAreThoseOfEveryRow) {
   const auto ops = MakeTestedOps(2);
   constexpr int64_t kRows = 9, kVocab = 50;
@@ -159,7 +187,7 @@ TEST(CrossEntropy, ChunksOfRowsMakeTheWhole) {
   for (int64_t first = 0; first < kRows; first += 20) {
     const int64_t rows = std::min<int64_t>(20, kRows - first);
     ops->CrossEntropy(&logits[first * kVocab], &targets[first], rows, kVocab, evaluated);
-    ops->CrossEntropyBackward(&chunked[first * kVocab], &targets[first], 0.5f, rows, kVocab,
+    ops->CrossEntropyBackward(&chunked[first * kVocab], &targets[first], 0.5f, {}, rows, kVocab,
                               of_chunks);
   }
   EXPECT_EQ(of_chunks, loss);

@@ -99,9 +99,11 @@ Floats RunAll(int threads, int64_t floats_off, DType dtype) {
   ops->BiasBackward(dy, grad(channels), rows, channels);
   ops->ResidualForward(x, bias, dy, x, rows, channels);
   double loss = 0;
+  constexpr LossOptions kOptions = {.z_loss = 1e-2, .label_smoothing = 0.1};
   float* logits = arrays.Filled(draw.Normal(rows * vocab));
-  ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, rows, vocab, loss);
-  const VocabularyPart part{.first = 20, .count = vocab - 5, .columns = vocab};
+  ops->CrossEntropyBackward(logits, tokens.data(), 0.25f, kOptions, rows, vocab, loss);
+  const VocabularyPart part{
+      .first = 20, .count = vocab - 5, .columns = vocab, .vocabulary = vocab + 31};
   float* statistics = arrays.Empty(3 * rows);
   float* joined = arrays.Empty(3 * rows);
   float* part_logits = arrays.Filled(draw.Normal(rows * vocab));
@@ -109,7 +111,7 @@ Floats RunAll(int threads, int64_t floats_off, DType dtype) {
   auto* const whole = reinterpret_cast<LogitStatistics*>(joined);
   ops->VocabularyStatistics(part_logits, tokens.data(), part, own, rows);
   ops->JoinStatistics(own, 1, tokens.data(), whole, rows, loss);
-  ops->VocabularyGradient(part_logits, tokens.data(), part, own, whole, 0.25f, rows);
+  ops->VocabularyGradient(part_logits, tokens.data(), part, own, whole, 0.25f, kOptions, rows);
   arrays.Filled({static_cast<float>(loss)});
   return arrays.Contents();
 }

@@ -427,6 +427,20 @@ TEST(AgentState, TellsItsOwnFailureAlsoWhenItWasAbortedMeanwhile) {
   EXPECT_THAT(Handle(other, Broken("rank 2 went away")), ElementsAre("report a/1/r1 released"));
 }
 
+// A holder that hears of the epoch's end first closes its links.
+TEST(AgentState, AHolderThatIsLostIsNamedUnlessTheEpochIsOver) {
+  TrainerEnded event = Broken("the process at tcp:b:1 does not store this rank's shard");
+  event.lost_peer = -1;
+  event.lost_holder = "tcp:b:1";
+  AgentState state;
+  Handle(state, Assign("a", 1));
+  EXPECT_EQ(FailureIn(state, event).lost_holder(), "tcp:b:1");
+  AgentState other;
+  Handle(other, Assign("a", 1));
+  Handle(other, Abort("a", 1));
+  EXPECT_THAT(Handle(other, event), ElementsAre("report a/1/r1 released"));
+}
+
 TEST(AgentState, AFailureThatWouldRepeatSaysSo) {
   AgentState state;
   Handle(state, Assign("a", 1));

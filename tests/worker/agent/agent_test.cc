@@ -63,6 +63,10 @@ class FakeTrainer final : public Trainer {
     script_.running = nullptr;
     TrainResult result;
     result.step = 9;
+    for (int64_t step = 8; step <= 9; ++step) {
+      result.last_steps.emplace_back();
+      result.last_steps.back().set_step(step);
+    }
     if (script_.aborted) result.status = absl::AbortedError("aborted");
     result.paused = script_.paused;
     script_.finish = script_.aborted = script_.paused = false;
@@ -76,7 +80,9 @@ class FakeTrainer final : public Trainer {
     absl::MutexLock lock(&script_.mutex);
     script_.paused = true;
   }
-  TrainPosition Position() override { return {9, "backward h.3 round 0", true}; }
+  TrainPosition Position() override {
+    return {9, "backward h.3 round 0", true, {}, /*copied_bytes=*/77};
+  }
 
  private:
   Script& script_;
@@ -96,8 +102,11 @@ class AgentTest : public testing::Test {
     options.make_trainer = [this](const v1::Assignment&) {
       return std::make_unique<FakeTrainer>(script_);
     };
-    options.inspect = [](const v1::InspectData& request) {
-      return request.vocab() == 256 ? absl::OkStatus() : absl::NotFoundError("no such file: a.txt");
+    options.inspect = [](const v1::InspectData& request) -> absl::StatusOr<v1::DataInspection> {
+      if (request.vocab() != 256) return absl::NotFoundError("no such file: a.txt");
+      v1::DataInspection found;
+      found.mutable_model()->set_layers(3);
+      return found;
     };
     options.holdings = &holdings_;
     options.metrics = std::make_shared<prometheus::Registry>();
@@ -173,7 +182,30 @@ TEST_F(AgentTest, RunsAJobAndReportsItsMilestonesAndSteps) {
   EXPECT_EQ(last.epoch(), 1);
   EXPECT_EQ(last.rank(), 2);
   EXPECT_EQ(last.finished().steps(), 9);
+  ASSERT_EQ(last.finished().last_steps_size(), 2);
+  EXPECT_EQ(last.finished().last_steps(0).step(), 8);
+  EXPECT_EQ(last.finished().last_steps(1).step(), 9);
   EXPECT_EQ(script_.alive, 0);
+}
+
+// F34
+TEST_F(AgentTest, SaysWhereItsRankIsAndWhatItHasCopied) {
+  Start();
+  Assign("a");
+  script_.AwaitRunning();
+  v1::SessionResponse question;
+  question.mutable_locate()->set_job_id("a");
+  question.mutable_locate()->set_epoch(1);
+  coordinator_.Send(std::move(question));
+  ASSERT_TRUE(coordinator_.Await("a position", [](const Heard& heard) {
+    return !heard.reports.empty() && heard.reports.back().has_position();
+  }));
+  const v1::RankPosition position = coordinator_.heard().reports.back().position();
+  EXPECT_EQ(position.rank(), 2);
+  EXPECT_EQ(position.step(), 9);
+  EXPECT_EQ(position.operation(), "backward h.3 round 0");
+  EXPECT_TRUE(position.waiting());
+  EXPECT_EQ(position.copied_bytes(), 77);
 }
 
 // F22, F36: what RankReleased says is true when it is said.
@@ -354,6 +386,7 @@ TEST_F(AgentTest, LooksAtFilesWhileItTrains) {
   const std::vector<v1::SessionRequest> answers = coordinator_.heard().reports;
   EXPECT_EQ(answers[1].inspection().request_id(), 256u);
   EXPECT_EQ(answers[1].inspection().error(), "");
+  EXPECT_EQ(answers[1].inspection().model().layers(), 3);
   EXPECT_EQ(answers[2].inspection().request_id(), 7u);
   EXPECT_EQ(answers[2].inspection().error(), "no such file: a.txt");
 }

@@ -56,10 +56,10 @@ TEST(CommandLine, AConnectTimeoutIsADuration) {
 }
 
 TEST(CommandLine, EveryChildServesMetricsOnAPortOfItsOwn) {
-  EXPECT_EQ(*ChildMetrics("127.0.0.1:0", 3), "127.0.0.1:0");
-  EXPECT_EQ(*ChildMetrics("127.0.0.1:9100", 3), "127.0.0.1:9103");
+  EXPECT_EQ(*ChildAddress("--metrics", "127.0.0.1:0", 3), "127.0.0.1:0");
+  EXPECT_EQ(*ChildAddress("--metrics", "127.0.0.1:9100", 3), "127.0.0.1:9103");
   for (const char* wrong : {"", "9100", ":9100", "host:x", "host:65534", "host:-1"}) {
-    EXPECT_FALSE(ChildMetrics(wrong, 3).ok()) << wrong;
+    EXPECT_FALSE(ChildAddress("--metrics", wrong, 3).ok()) << wrong;
   }
 }
 
@@ -77,9 +77,15 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   flags.data_root = "/data";
   flags.data_host = "10.0.0.7";
   flags.connect_timeout = "30s";
+  flags.security = {.ca = "ca",
+                    .certificate = "own",
+                    .key = "key",
+                    .token = "token",
+                    .server_name = "coordinator",
+                    .insecure = true};
   const uint64_t incarnation = 18446744073709551557u;
   std::vector<std::string> arguments =
-      ChildArguments(flags, 2, "127.0.0.1:0", 1, Incarnation(incarnation));
+      ChildArguments(flags, 2, "127.0.0.1:0", "127.0.0.1:9501", 1, Incarnation(incarnation));
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
 
@@ -93,6 +99,13 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_EQ(read.connect_timeout, "30s");
   EXPECT_EQ(read.metrics, "127.0.0.1:0");
   EXPECT_EQ(read.threads, 2);
+  EXPECT_EQ(read.health, "127.0.0.1:9501");
+  EXPECT_EQ(read.security.ca, "ca");
+  EXPECT_EQ(read.security.certificate, "own");
+  EXPECT_EQ(read.security.key, "key");
+  EXPECT_EQ(read.security.token, "token");
+  EXPECT_EQ(read.security.server_name, "coordinator");
+  EXPECT_TRUE(read.security.insecure);
   EXPECT_EQ(read.data_host, "10.0.0.7");
   EXPECT_EQ(read.incarnation, incarnation);
   EXPECT_EQ(WorkerIdOf(read, read.device), WorkerId("north/cpu:1"));

@@ -100,6 +100,29 @@ TEST_F(FindTest, KeepsToTheLineage) {
   EXPECT_EQ(Resolved("latest"), "100/1");
 }
 
+// What another history left damaged is none of its business.
+TEST_F(FindTest, OfALineagePassesOverOthersInSilence) {
+  Save(10, 1, "own");
+  Save(20, 1, "foreign");
+  Save(30, 1, "foreign");
+  Truncate("step-00000030-epoch-1");
+  std::filesystem::remove(root_ / "step-00000020-epoch-1/manifest.json");
+  const auto skipped = [&](const std::string& lineage) {
+    const absl::StatusOr<CheckpointSearch> search = FindNewestSound(*files_, root_.path(), lineage);
+    return search.ok() ? static_cast<int>(search->skipped.size()) : -1;
+  };
+  EXPECT_EQ(Newest("own"), "10/1");
+  EXPECT_EQ(skipped("own"), 0);
+  EXPECT_EQ(skipped("never published"), 0);
+  // Of that which was published last it may be.
+  EXPECT_EQ(skipped("foreign"), 2);
+  Save(40, 1, "own");
+  std::filesystem::remove(root_ / "step-00000040-epoch-1/manifest.json");
+  EXPECT_EQ(Newest("own"), "10/1");
+  EXPECT_EQ(skipped("own"), 2);
+  EXPECT_EQ(skipped("foreign"), 1);
+}
+
 TEST_F(FindTest, ResolvesWhatAJobGoesOnFrom) {
   EXPECT_EQ(Resolved("none"), "none");
   EXPECT_EQ(Resolved(""), "none");

@@ -11,6 +11,7 @@
 #include "tests/worker/checkpoint/checkpoint_harness.h"
 #include "tests/worker/checkpoint/training_world.h"
 #include "worker/checkpoint/check_resumable.h"
+#include "worker/checkpoint/training_json.h"
 
 namespace sherd {
 namespace {
@@ -46,6 +47,13 @@ TEST(CheckResumable, NamesEveryKeyThatChangesTheOrderOfSamples) {
               HasSubstr("data.train had 4321 tokens and has 5000"));
   EXPECT_THAT(ErrorOf([](v1::JobSpec& job) { job.mutable_data()->set_tokenizer("x"); }),
               HasSubstr("data.tokenizer was bytes and is x"));
+  EXPECT_THAT(ErrorOf([](v1::JobSpec& job) {
+                job.mutable_data()->add_train_weights(2.5);
+                job.mutable_data()->add_train_weights(1);
+                job.mutable_data()->set_validation_split(0.05);
+              }),
+              AllOf(HasSubstr("the weighting of data.train was none and is 2.5, 1"),
+                    HasSubstr("data.validation_split was 0 and is 0.05")));
   EXPECT_THAT(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(9); }),
               HasSubstr("of step 10 and train.steps is 9"));
   EXPECT_EQ(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(10); }), "OK");
@@ -88,6 +96,27 @@ TEST(CheckResumable, LetsLayoutsAndSchedulesChangeAndTellsOfTheLatter) {
                   "train.schedule.kind was cosine and is constant"));
 }
 
+TEST(CheckResumable, TellsWhatElseIsTrainedForAndHow) {
+  v1::JobSpec job = SmallJob(v1::ARCHITECTURE_GPT2, true);
+  job.mutable_train()->add_freeze("wpe.*");
+  const CheckpointInfo info = TrainingInfoOf(job, 10);
+  EXPECT_THAT(ChangedSettings(info, job), IsEmpty());
+  v1::ParameterGroup& group = *job.mutable_train()->mutable_optimizer()->add_groups();
+  group.set_parameters("*.bias");
+  group.set_weight_decay(0);
+  group.set_lr_scale(0.5);
+  job.mutable_train()->add_freeze("h.0.*");
+  job.mutable_train()->set_z_loss(1e-4);
+  job.mutable_train()->set_label_smoothing(0.1);
+  EXPECT_TRUE(CheckResumable(info, job, kCorpusTokens).ok());
+  EXPECT_THAT(
+      ChangedSettings(info, job),
+      ElementsAre("train.z_loss was 0 and is 0.0001", "train.label_smoothing was 0 and is 0.1",
+                  "train.optimizer.groups was [] and is [*.bias (weight_decay 0, lr_scale "
+                  "0.5)]",
+                  "train.freeze was [wpe.*] and is [wpe.*, h.0.*]"));
+}
+
 // F49.
 TEST(CheckResumable, RefusesWeightsAlone) {
   const v1::JobSpec job = SmallJob(v1::ARCHITECTURE_GPT2, true);
@@ -107,6 +136,8 @@ TEST(TrainingManifest, KeepsEveryFieldBitForBit) {
   TrainingInfo& training = *manifest.info.training;
   training.train.set_seed(std::numeric_limits<uint64_t>::max());
   training.train.mutable_optimizer()->set_beta2(0.1 + 0.2);
+  training.train_weights = {0.1 + 0.2, 1};
+  training.validation_split = 0.05;
   for (const double loss : {1.0 / 3, 0.0, 5e-324, std::nan("")}) {
     training.loss = loss;
     const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
@@ -116,12 +147,65 @@ TEST(TrainingManifest, KeepsEveryFieldBitForBit) {
     EXPECT_EQ(read.lineage, "first");
     EXPECT_EQ(read.corpus_tokens, kCorpusTokens);
     EXPECT_EQ(read.tokens, 360);
+    EXPECT_EQ(read.train_weights, training.train_weights);
+    EXPECT_EQ(read.validation_split, 0.05);
     EXPECT_EQ(read.skipped_windows, 2);
     EXPECT_TRUE(read.loss == loss || (std::isnan(loss) && std::isnan(read.loss)));
     EXPECT_EQ(read.train.seed(), training.train.seed());
     EXPECT_EQ(read.train.optimizer().beta2(), 0.1 + 0.2);
     EXPECT_EQ(read.train.schedule().kind(), v1::SCHEDULE_KIND_COSINE);
   }
+}
+
+TEST(TrainingManifest, KeepsSettingsOfParametersAndObjective) {
+  Manifest manifest = TrainingManifest();
+  v1::TrainSpec& train = manifest.info.training->train;
+  const auto read_back = [&] {
+    const absl::StatusOr<Manifest> back = ParseManifest(FormatManifest(manifest));
+    EXPECT_TRUE(back.ok()) << back.status();
+    return back.ok() ? back->info.training->train : v1::TrainSpec();
+  };
+  EXPECT_EQ(read_back().optimizer().groups_size(), 0);
+  train.set_z_loss(0.1 + 0.2);
+  train.set_label_smoothing(1.0 / 3);
+  train.mutable_schedule()->set_kind(v1::SCHEDULE_KIND_WSD);
+  train.mutable_schedule()->set_decay(7);
+  train.add_freeze("wte.*");
+  v1::ParameterGroup& group = *train.mutable_optimizer()->add_groups();
+  group.set_parameters("*.bias");
+  group.set_lr_scale(1.0 / 7);
+  const v1::TrainSpec read = read_back();
+  EXPECT_EQ(read.z_loss(), 0.1 + 0.2);
+  EXPECT_EQ(read.label_smoothing(), 1.0 / 3);
+  EXPECT_EQ(read.schedule().kind(), v1::SCHEDULE_KIND_WSD);
+  EXPECT_EQ(read.schedule().decay(), 7);
+  EXPECT_THAT(read.freeze(), ElementsAre("wte.*"));
+  ASSERT_EQ(read.optimizer().groups_size(), 1);
+  EXPECT_EQ(read.optimizer().groups(0).parameters(), "*.bias");
+  EXPECT_FALSE(read.optimizer().groups(0).has_weight_decay());
+  EXPECT_EQ(read.optimizer().groups(0).lr_scale(), 1.0 / 7);
+}
+
+// What was saved before these settings were there had none of them.
+TEST(TrainingManifest, ReadsSettingsThatAreNotNamedAsUnset) {
+  // As a file has it: only there are sizes known to be none below zero.
+  const auto stored = [] {
+    return nlohmann::json::parse(TrainingJson(*TrainingManifest().info.training).dump());
+  };
+  nlohmann::json json = stored();
+  for (const char* const key : {"train.schedule.decay", "train.z_loss", "train.label_smoothing"}) {
+    EXPECT_EQ(json["settings"].erase(key), 1u) << key;
+  }
+  const absl::StatusOr<TrainingInfo> read = ParseTraining(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->train.schedule().decay(), 0);
+  EXPECT_EQ(read->train.z_loss(), 0);
+  EXPECT_EQ(read->train.label_smoothing(), 0);
+  json["settings"].erase("train.grad_clip");
+  EXPECT_THAT(ParseTraining(json).status().ToString(), HasSubstr("train.grad_clip"));
+  json = stored();
+  json["settings"]["train.freeze"] = {1};
+  EXPECT_THAT(ParseTraining(json).status().ToString(), HasSubstr("train.freeze"));
 }
 
 TEST(TrainingManifest, NamesWhatIsMissing) {

@@ -134,6 +134,22 @@ TEST(LoadTargets, ReadsTheChunksThatItNeedsAlone) {
     // Less than two chunks of five, and what begins or ends inside another one.
     EXPECT_LE(*read, 3 * 3 * kChunkBytes + (1 << 20));
   }
+  // Whoever goes along hears of every chunk, and ends it in the middle.
+  int64_t heard = 0;
+  const absl::StatusOr<int64_t> watched =
+      LoadTargets(path, *manifest, readers.Targets(0), [&](int64_t bytes) {
+        heard += bytes;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(watched.ok());
+  EXPECT_EQ(heard, *watched);
+  int chunks = 0;
+  const absl::Status ended =
+      LoadTargets(path, *manifest, readers.Targets(0), [&](int64_t) {
+        return ++chunks < 3 ? absl::OkStatus() : absl::AbortedError("enough");
+      }).status();
+  EXPECT_TRUE(absl::IsAborted(ended)) << ended;
+  EXPECT_EQ(chunks, 3);
   // A flipped bit in the last chunk of the embedding is nothing to those who do not read it.
   const std::string shard = path + "/" + manifest->shards[0].file;
   std::string bytes = ReadFile(shard);

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "communicator_kinds.h"
 #include "worker/comm/data_link.h"
+#include "worker/comm/formation.h"
 #include "worker/comm/link_inbox.h"
 #include "worker/comm/link_socket.h"
 
@@ -151,6 +152,7 @@ TEST_P(Formation, AMissingMemberIsNamedAtTheDeadline) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_EQ(status.message(),
               "ranks 1, 3 of data:0 did not come to form epoch 5 of job job within 150ms");
+    EXPECT_EQ(LostMemberOf(status), 1);
   });
 }
 
@@ -166,6 +168,8 @@ TEST_P(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr("rank " + std::to_string(gone)), HasSubstr("went away")));
+      // Also where another member has passed it on.
+      EXPECT_EQ(LostMemberOf(status), gone);
     });
     EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
   }

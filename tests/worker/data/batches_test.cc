@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <set>
+#include <vector>
+
+#include "worker/data/mixture_weights.h"
 
 namespace sherd {
 namespace {
@@ -33,8 +37,26 @@ struct Batch {
   std::vector<int32_t> targets;
 };
 
-TrainingData MakeTraining(int64_t tokens, const BatchOptions& options) {
-  auto data = TrainingData::Make(std::make_unique<CountingSource>(tokens), options);
+std::unique_ptr<Sequences> Cut(int64_t tokens, int64_t seq_len, int64_t vocab,
+                               Tail tail = Tail::kDropped) {
+  auto cut = CutWindows(std::make_unique<CountingSource>(tokens), seq_len, vocab, tail);
+  EXPECT_TRUE(cut.ok()) << cut.status();
+  return *std::move(cut);
+}
+
+struct Options {
+  int64_t seq_len = 0;
+  int64_t micro_batch = 0;
+  int64_t global_batch = 0;
+  int64_t vocab = 0;
+  uint64_t seed = 0;
+};
+
+TrainingData MakeTraining(int64_t tokens, const Options& options) {
+  std::vector<TrainingSource> sources;
+  sources.push_back({Cut(tokens, options.seq_len, options.vocab)});
+  auto data = TrainingData::Make(std::move(sources),
+                                 {options.micro_batch, options.global_batch, options.seed});
   EXPECT_TRUE(data.ok()) << data.status();
   return *std::move(data);
 }
@@ -96,7 +118,7 @@ TEST(TrainingData, APassReadsEveryWindowOnce) {
 }
 
 TEST(TrainingData, AcceptsExactlyOneSequenceAndTheTokenAfter) {
-  EXPECT_FALSE(TrainingData::Make(std::make_unique<CountingSource>(7), {7, 1, 1, 256, 1}).ok());
+  EXPECT_FALSE(CutWindows(std::make_unique<CountingSource>(7), 7, 256, Tail::kDropped).ok());
   const TrainingData data = MakeTraining(8, {7, 1, 1, 256, 1});
   Batch batch(7);
   EXPECT_TRUE(data.FillMicroBatch(5, 0, batch.inputs.data(), batch.targets.data()).ok());
@@ -111,14 +133,12 @@ TEST(TrainingData, RefusesATokenOutsideOfTheVocabulary) {
 }
 
 TEST(EvaluationData, PredictsEveryTokenOnceAndPadsTheTail) {
-  auto data = EvaluationData::Make(std::make_unique<CountingSource>(19), {4, 2, 0, 256, 0});
-  ASSERT_TRUE(data.ok());
-  EXPECT_EQ(data->targets(), 18);
-  ASSERT_EQ(data->micro_batches(), 3);
+  const EvaluationData data(Cut(19, 4, 256, Tail::kKept), 2);
+  ASSERT_EQ(data.micro_batches(), 3);
   std::vector<int32_t> targets;
   Batch batch(8);
   for (int64_t e = 0; e < 3; ++e) {
-    ASSERT_TRUE(data->FillMicroBatch(e, batch.inputs.data(), batch.targets.data()).ok());
+    ASSERT_TRUE(data.FillMicroBatch(e, batch.inputs.data(), batch.targets.data()).ok());
     for (const int32_t target : batch.targets) {
       if (target >= 0) targets.push_back(target);
     }
@@ -128,8 +148,76 @@ TEST(EvaluationData, PredictsEveryTokenOnceAndPadsTheTail) {
   EXPECT_THAT(batch.inputs, ElementsAre(16, 17, 0, 0, 0, 0, 0, 0));
   EXPECT_THAT(batch.targets, ElementsAre(17, 18, -1, -1, -1, -1, -1, -1));
   // A rank without a share of the last round gets nothing that counts.
-  ASSERT_TRUE(data->FillMicroBatch(3, batch.inputs.data(), batch.targets.data()).ok());
+  ASSERT_TRUE(data.FillMicroBatch(3, batch.inputs.data(), batch.targets.data()).ok());
   EXPECT_THAT(batch.targets, testing::Each(-1));
+}
+
+// F6: what a step's loss is divided by.
+TEST(TrainingData, KnowsHowManyTokensAStepPredicts) {
+  const TrainingData data = MakeTraining(1000, {7, 3, 6, 256, 1});
+  EXPECT_EQ(data.Targets(1), 42);
+  EXPECT_EQ(data.Targets(1000), 42);
+}
+
+// F48: a mixture's sources take turns by weight, each in the order that it has by itself, whatever
+// the micro-batch.
+TEST(TrainingData, MixesSourcesByWeight) {
+  std::vector<TrainingSource> sources;
+  sources.push_back({Cut(99, 7, 256), 3});
+  sources.push_back({Cut(50, 7, 256), 1});
+  auto data = TrainingData::Make(std::move(sources), {2, 4, 3});
+  ASSERT_TRUE(data.ok());
+  const auto mixture = Mixture::Make({{14, 3}, {7, 1}}, 3);
+  ASSERT_TRUE(mixture.ok());
+  Batch batch(14);
+  for (int64_t sample = 0; sample < 80; sample += 2) {
+    ASSERT_TRUE(data->FillMicroBatch(sample / 4 + 1, sample % 4 / 2, batch.inputs.data(),
+                                     batch.targets.data())
+                    .ok());
+    EXPECT_EQ(batch.inputs[0], 7 * mixture->Window(sample).window);
+    EXPECT_EQ(batch.inputs[7], 7 * mixture->Window(sample + 1).window);
+  }
+}
+
+// F48: nothing that is held out is trained on, and nothing is lost.
+TEST(Sequences, SidesOfASplitHoldEveryWindowOnce) {
+  const std::shared_ptr<const Sequences> all = Cut(99, 7, 256);
+  const auto split = ValidationSplit::Make(all->count(), 0.25, 5);
+  ASSERT_TRUE(split.ok());
+  std::multiset<int32_t> starts;
+  Batch batch(7);
+  for (const auto& side : {TrainingSide(all, *split), ValidationSide(all, *split)}) {
+    for (int64_t i = 0; i < side->count(); ++i) {
+      ASSERT_TRUE(side->Fill(i, batch.inputs.data(), batch.targets.data()).ok());
+      EXPECT_EQ(side->Targets(i), 7);
+      starts.insert(batch.inputs[0]);
+    }
+  }
+  std::multiset<int32_t> expected;
+  for (int32_t window = 0; window < 14; ++window) expected.insert(7 * window);
+  EXPECT_EQ(starts, expected);
+}
+
+TEST(Sequences, JoinedOnesFollowOneAnother) {
+  std::vector<std::unique_ptr<Sequences>> parts;
+  parts.push_back(Cut(19, 4, 256, Tail::kKept));
+  parts.push_back(Cut(9, 4, 256, Tail::kKept));
+  const std::unique_ptr<Sequences> joined = JoinSequences(std::move(parts));
+  ASSERT_EQ(joined->count(), 7);
+  EXPECT_EQ(joined->Targets(4), 2);
+  EXPECT_EQ(joined->Targets(5), 4);
+  Batch batch(4);
+  ASSERT_TRUE(joined->Fill(6, batch.inputs.data(), batch.targets.data()).ok());
+  EXPECT_THAT(batch.targets, ElementsAre(5, 6, 7, 8));
+}
+
+TEST(WholeWeights, AreInProportion) {
+  EXPECT_THAT(WholeWeights(std::vector<double>{1, 2.5}), ElementsAre(2, 5));
+  EXPECT_THAT(WholeWeights(std::vector<double>{0.7, 0.2, 0.1}), ElementsAre(7, 2, 1));
+  EXPECT_THAT(WholeWeights(std::vector<double>{3}), ElementsAre(1));
+  EXPECT_THAT(WholeWeights(std::vector<double>{1e300, 1e300}), ElementsAre(1 << 18, 1 << 18));
+  EXPECT_THAT(WholeWeights(std::vector<double>{1.0 / 3, 1}), ElementsAre(1 << 17, 3 << 17));
+  EXPECT_THAT(WholeWeights(std::vector<double>{1e-9, 1}), ElementsAre(1, 1 << 19));
 }
 
 }  // namespace

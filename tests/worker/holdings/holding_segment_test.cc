@@ -59,6 +59,23 @@ TEST(HoldingSegment, HoldsNothingBeforeAVersionIsComplete) {
   EXPECT_FALSE(segment->Held(1).has_value());
 }
 
+TEST(HoldingSegment, MakesItsChecksumInPiecesToo) {
+  constexpr int64_t kBytes = 2 * kWatchedBytes + 5;
+  const auto segment = *HoldingSegment::Create(kKey, kBytes);
+  for (int64_t at = 0; at < kBytes; at += 1001) segment->slot(1)[at] = std::byte(at % 251);
+  std::vector<int64_t> pieces;
+  const absl::StatusOr<uint64_t> checksum = segment->Checksum(1, [&](int64_t bytes) {
+    pieces.push_back(bytes);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(checksum.ok());
+  EXPECT_EQ(*checksum, segment->Checksum(1));
+  EXPECT_EQ(pieces, (std::vector<int64_t>{kWatchedBytes, kWatchedBytes, 5}));
+  EXPECT_EQ(
+      segment->Checksum(1, [](int64_t) { return absl::AbortedError("enough"); }).status().code(),
+      absl::StatusCode::kAborted);
+}
+
 // Another process's mapping is the same memory, and lives on when the owner's is gone.
 TEST(HoldingSegment, OutlivesItsOwner) {
   std::shared_ptr<HoldingSegment> owner = Make();

@@ -160,6 +160,19 @@ TEST(HoldingStore, OpensWhatItHoldsToThoseWhoKnowTheSecret) {
 }
 
 // However jobs are called, those that have just ended are remembered.
+// Owners that come at the same time do not all count on the last free memory.
+TEST(HoldingStore, TakesNoMoreMemoryThanThereIs) {
+  int64_t available = 0;
+  HoldingStore store([&] { return available; });
+  store.Expect(HoldOf(1, {0, 1}));
+  EXPECT_EQ(store.MakeFor({"job-1", 1, 2, 0}, kSlotBytes, "secret").status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store.Make({"job-1", 1, 2, 0}, kSlotBytes, "secret").status().code(),
+            absl::StatusCode::kResourceExhausted);
+  available = int64_t{1} << 20;
+  EXPECT_TRUE(store.MakeFor({"job-1", 1, 2, 0}, kSlotBytes, "secret").ok());
+}
+
 TEST(HoldingStore, ForgetsFirstThatAJobHasEndedThatEndedFirst) {
   HoldingStore store;
   store.Seal("job-0 lives", 3);

@@ -17,6 +17,7 @@
 #include "tests/worker/holdings/holding_host.h"
 #include "worker/comm/deadline.h"
 #include "worker/comm/link_socket.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/holdings/version_stream.h"
 
 namespace sherd::testing {
@@ -88,6 +89,25 @@ TEST(RemoteCopy, IsStoredInMemoryOfTheOtherProcess) {
   EXPECT_EQ(holder.store.BytesFor(key.job_id, key.epoch), stored->bytes());
   EXPECT_EQ(holder.store.BytesFor(key.job_id, key.epoch + 1), 0);
   EXPECT_TRUE(Eventually([&] { return holder.server.links() == 0; }));
+}
+
+TEST(RemoteCopy, TellsHowFarItHasCome) {
+  HoldingHost holder;
+  holder.Expect(kKey, {0});
+  Owner owner(3'000'000);
+  owner.StoreStep(0, 1);
+  int64_t sent = 0;
+  int pieces = 0;
+  const std::unique_ptr<RemoteCopy> copy =
+      *RemoteCopy::Open(holder.address(), *owner.segment, kSecret, owner.abort, [&](int64_t bytes) {
+        sent += bytes;
+        ++pieces;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(Copy(*copy, 0, /*reports_after=*/0).ok());
+  EXPECT_EQ(sent, 3'000'000);
+  // Slowly, over such a network as may pass for one that moves.
+  EXPECT_GE(pieces, 10);
 }
 
 TEST(RemoteCopy, BringsAllReportsThatAreKept) {
@@ -205,7 +225,10 @@ TEST(RemoteCopy, EndsWithItsHolder) {
   const absl::Status gone = Copy(*copy, 1, 0);
   EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable) << gone;
   EXPECT_THAT(std::string(gone.message()), HasSubstr(address));
-  EXPECT_EQ(owner.Open(address).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LostHolderOf(gone), address);
+  const absl::Status refused = owner.Open(address).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LostHolderOf(refused), address);
 }
 
 // F22: in the middle of a version too large for what lies between.

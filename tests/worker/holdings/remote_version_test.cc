@@ -63,6 +63,21 @@ TEST_F(RemoteVersions, GiveTheBytesThatAreAskedFor) {
   EXPECT_EQ(std::memcmp(read.data(), segment_->slot(1), kSlotBytes), 0);
 }
 
+TEST_F(RemoteVersions, TellHowMuchOfThemIsRead) {
+  const auto version = Open();
+  ASSERT_TRUE(version.ok()) << version.status();
+  std::vector<std::byte> read(kSlotBytes);
+  int64_t told = 0;
+  const auto watch = [&](int64_t bytes) {
+    told += bytes;
+    return told > 700'000 ? absl::AbortedError("enough") : absl::OkStatus();
+  };
+  EXPECT_TRUE((*version)->Read({{0, 500'000, read.data()}}, watch).ok());
+  EXPECT_EQ(told, 500'000);
+  EXPECT_EQ((*version)->Read({{0, 500'000, read.data()}}, watch).code(),
+            absl::StatusCode::kAborted);
+}
+
 TEST_F(RemoteVersions, AreReadAlsoAfterTheEpochHasEnded) {
   holder_.store.Seal("job-1", 1);
   EXPECT_TRUE(Open().ok());

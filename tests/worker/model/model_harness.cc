@@ -8,7 +8,7 @@ namespace sherd {
 
 ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
                            KeptActivations kept, int threads, const TensorPlace& place,
-                           TensorGroup* tensor)
+                           TensorGroup* tensor, const LossOptions& loss)
     : inventory_(BuildInventory(shape, place)), ops_(MakeCpuOps(threads, scratch_meter_)) {
   for (const Unit& unit : inventory_.units) {
     params_.emplace_back(unit.elements);
@@ -19,7 +19,7 @@ ModelHarness::ModelHarness(const ModelShape& shape, int64_t batch, int64_t token
     param_units_.push_back({params_[u].data(), DType::kF32});
     grad_units_.push_back({grads_[u].data(), DType::kF32});
   }
-  model_ = MakeModel(shape, inventory_, batch, tokens, kept, *ops_, meter_, tensor);
+  model_ = MakeModel(shape, inventory_, batch, tokens, kept, *ops_, meter_, tensor, loss);
 }
 
 ModelHarness::Place ModelHarness::Find(const std::string& name) const {

@@ -15,10 +15,12 @@ namespace sherd {
 // them would have it.
 class ModelHarness {
  public:
-  // `tensor` is the group of which the model is the member `place`.
+  // `tensor` is the group of which the model is the member `place`; `loss` is what gradients are
+  // of.
   ModelHarness(const ModelShape& shape, int64_t batch, int64_t tokens,
                KeptActivations kept = KeptActivations::kEverything, int threads = 1,
-               const TensorPlace& place = {}, TensorGroup* tensor = nullptr);
+               const TensorPlace& place = {}, TensorGroup* tensor = nullptr,
+               const LossOptions& loss = {});
 
   // A parameter's values and gradient.
   float* param(const std::string& name);

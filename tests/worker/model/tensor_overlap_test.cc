@@ -22,6 +22,7 @@ class LateCommunicator final : public Communicator {
 
   int rank() const override { return real_->rank(); }
   int size() const override { return real_->size(); }
+  absl::string_view transport() const override { return real_->transport(); }
   std::byte* arena() const override { return real_->arena(); }
   int64_t arena_bytes() const override { return real_->arena_bytes(); }
   int64_t control_bytes() const override { return real_->control_bytes(); }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -186,6 +187,25 @@ TEST_P(TransformerTest, InferenceAndSpareRoomAndThreadsChangeNoBit) {
   EXPECT_EQ(loss, exact.Step(batch.view(), 1.0f));
   EXPECT_EQ(loss, roomy.Step(batch.view(), 1.0f));
   ExpectSameGradients(exact, roomy);
+}
+
+// F6: a micro-batch of padding and prompts alone adds nothing to a sum, and no NaN.
+TEST_P(TransformerTest, WithoutTargetsLossAndGradientsAreZero) {
+  ModelHarness model(SmallShape(true), 2, 7);
+  model.Randomize(21);
+  RandomBatch batch(2, 7, 17, 22);
+  EXPECT_GT(model.Step(batch.view(), 1.0f), 0);
+  std::fill(batch.targets.begin(), batch.targets.end(), -1);
+  EXPECT_EQ(model.Loss(batch.view()), 0);
+  EXPECT_EQ(model.Step(batch.view(), 1.0f), 0);
+  for (const Unit& unit : model.inventory().units) {
+    for (const Parameter& parameter : unit.parameters) {
+      const float* const gradient = model.grad(parameter.name);
+      EXPECT_TRUE(std::all_of(gradient, gradient + parameter.elements, [](float value) {
+        return value == 0;
+      })) << parameter.name;
+    }
+  }
 }
 
 // The same bits from far fewer bytes, step after step, also after passes without a backward.

@@ -40,12 +40,12 @@ TEST(HeadChunk, HoldsLogitsToAWidthOfTheBlocksOrAQuarterOfTheRows) {
 
 // A head over `rows` rows of given outputs of the last norm; targets of every kind.
 struct Head {
-  Head(int64_t ffn, int64_t rows)
+  Head(int64_t ffn, int64_t rows, const LossOptions& options = {})
       : shape(Shape(ffn)),
         part(PartOf(shape, {})),
         activations(shape, part, 1, rows, KeptActivations::kEverything, nullptr, meter),
         stream(part, kChannels, activations, nullptr),
-        head(part, kChannels, activations, *ops, stream, nullptr) {
+        head(part, shape, options, activations, *ops, stream, nullptr) {
     Draw draw(21);
     norm = draw.Normal(rows * kChannels);
     targets = draw.Below(kVocab, rows);
@@ -91,6 +91,27 @@ TEST(VocabularyHead, LossAndGradientsAreTheReference) {
       const float* dx = head.stream.FinishSum();
       ExpectClose(Floats(dx, dx + rows * kChannels), expected.dx, kFloatTolerance, "dx");
     }
+  }
+}
+
+// Options change the gradients, and no loss that is told; also chunk by chunk.
+TEST(VocabularyHead, GradientsAreThoseOfTheObjective) {
+  constexpr LossOptions kOptions = {.z_loss = 0.02, .label_smoothing = 0.2};
+  const Stored w(Draw(22).Normal(kVocab * kChannels), DType::kF32);
+  for (const int64_t rows : {3, 600}) {
+    Head plain(/*ffn=*/8, rows);
+    Head head(/*ffn=*/8, rows, kOptions);
+    const Doubles x = ToDoubles(head.norm);
+    const Doubles logits = reference::LinearForward(x, w.values(), {}, rows, kChannels, kVocab);
+    const auto expected = reference::LinearBackward(
+        reference::CrossEntropyGradient(logits, head.targets, 0.5, rows, kVocab, kOptions), x,
+        w.values(), rows, kChannels, kVocab);
+    Stored dw = Stored::Unset(kVocab * kChannels, DType::kF32);
+    Stored plain_dw = Stored::Unset(kVocab * kChannels, DType::kF32);
+    EXPECT_EQ(head.head.Loss(w.param(), head.batch()), plain.head.Loss(w.param(), plain.batch()));
+    EXPECT_EQ(head.head.Backward(w.param(), dw.grad(false), head.batch(), 0.5f),
+              plain.head.Backward(w.param(), plain_dw.grad(false), plain.batch(), 0.5f));
+    ExpectClose(dw.values(), expected.dw, kFloatTolerance, "dw");
   }
 }
 

@@ -183,6 +183,18 @@ TEST_F(SampleTest, PrintsTheTextOfATokenizersTokens) {
             text);
 }
 
+// What the job was trained with needs not be said again; what is said goes before it.
+TEST_F(SampleTest, TheWeightsNameTheirTokenizer) {
+  const std::string tokenizer = std::string(SHERD_GOLDEN_DIR) + "/tokenizer/gpt2.json";
+  shape_.vocab = 1536;
+  SaveWeights(tokenizer);
+  const std::string text = Sample({.prompt = "once upon", .tokens = 30});
+  ASSERT_TRUE(status_.ok()) << status_;
+  SaveWeights("/some/tokenizer.json");
+  EXPECT_EQ(Sample({.tokenizer = tokenizer, .prompt = "once upon", .tokens = 30}), text);
+  EXPECT_TRUE(status_.ok()) << status_;
+}
+
 TEST_F(SampleTest, RefusesATokenizerThatDoesNotFit) {
   const std::string tokenizer = std::string(SHERD_GOLDEN_DIR) + "/tokenizer/gpt2.json";
   Sample({.tokenizer = tokenizer});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,11 @@
 namespace sherd::testing {
 
 // The real file system until something is asked of a path that holds `part`: then creating a file
-// there fails with `error`, or waits for Release.
+// there fails with `error`, so many times, or waits for Release.
 class FaultyFileSystem final : public FileSystem {
  public:
-  FaultyFileSystem(std::string part, absl::Status error)
-      : part_(std::move(part)), error_(std::move(error)) {}
+  FaultyFileSystem(std::string part, absl::Status error, int times = INT_MAX)
+      : part_(std::move(part)), error_(std::move(error)), times_(times) {}
 
   void Release() {
     absl::MutexLock lock(&mutex_);
@@ -32,8 +33,8 @@ class FaultyFileSystem final : public FileSystem {
     if (absl::StrContains(path, part_)) {
       absl::MutexLock lock(&mutex_);
       reached_ = true;
-      if (!error_.ok()) return error_;
-      mutex_.Await(absl::Condition(&released_));
+      if (!error_.ok() && times_-- > 0) return error_;
+      if (error_.ok()) mutex_.Await(absl::Condition(&released_));
     }
     return real_->Create(path);
   }
@@ -59,6 +60,7 @@ class FaultyFileSystem final : public FileSystem {
   const std::string part_;
   const absl::Status error_;
   absl::Mutex mutex_;
+  int times_ ABSL_GUARDED_BY(mutex_);
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   bool reached_ ABSL_GUARDED_BY(mutex_) = false;
 };

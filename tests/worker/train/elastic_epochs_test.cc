@@ -150,6 +150,41 @@ TEST_F(ElasticEpochs, AWorldGrowsAndTheCurveDoesNotShowIt) {
   ExpectSameCurve(Interrupted(spec, 3, 4, 0, 5), Undisturbed(spec, 3));
 }
 
+// F52: what the reporter of steps may not have told when it dies at the end every other rank knows.
+TEST_F(ElasticEpochs, EveryRankEndsWithTheLastSteps) {
+  for (const int64_t replicas : {0, 1}) {
+    v1::JobSpec spec = Job("zero3");
+    spec.mutable_elastic()->set_replicas(replicas);
+    const std::vector<RankRecord> records = LocalWorld(spec, 3).Run();
+    ASSERT_EQ(records[0].steps.size(), static_cast<size_t>(kSteps));
+    for (const RankRecord& record : records) {
+      ExpectSameCurve({record.result.last_steps}, {records[0].steps});
+    }
+  }
+}
+
+TEST_F(ElasticEpochs, TheLastStepsAreThoseThatAreNotKnownToBeTold) {
+  const v1::JobSpec spec = Job("zero3");
+  LocalWorld first(spec, 2);
+  first.Start();
+  first.WaitForStep(0, 3);
+  first.trainer(0).Pause();
+  const int64_t step = first.Join()[0].result.step;
+  LocalEpoch epoch{.epoch = 2, .restore = {1, 2, step}, .holders = first.workers()};
+  epoch.workers = first.workers();
+  epoch.reported_step = step - 1;
+  const std::vector<RankRecord> records = LocalWorld(spec, 2, std::move(epoch)).Run();
+  for (const RankRecord& record : records) {
+    ASSERT_EQ(static_cast<int64_t>(record.result.last_steps.size()), kSteps - step + 1);
+    for (size_t i = 0; i < record.result.last_steps.size(); ++i) {
+      const v1::StepReport& last = record.result.last_steps[i];
+      EXPECT_EQ(last.step(), records[0].steps[i].step());
+      EXPECT_EQ(last.loss(), records[0].steps[i].loss());
+      EXPECT_EQ(last.epoch(), 2);
+    }
+  }
+}
+
 // A pause ends all ranks after the same step, which all have stored.
 TEST_F(ElasticEpochs, AllRanksPauseAfterTheSameStep) {
   const v1::JobSpec spec = Job("zero3");

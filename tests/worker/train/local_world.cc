@@ -130,11 +130,11 @@ void TellToHold(LocalWorker& worker, const v1::Assignment& assignment) {
 }
 
 // Who holds the part, by the rank of the version's epoch whose it is.
-void AddSource(const v1::JobSpec& spec, const LocalEpoch& epoch, const LocalWorker& reader,
+void AddSource(const v1::ParallelSpec& held, const LocalEpoch& epoch, const LocalWorker& reader,
                int part, v1::RestorePlan& plan) {
   for (const std::shared_ptr<LocalWorker>& holder : epoch.holders) {
     for (int owner = 0; owner < epoch.restore.world; ++owner) {
-      if (PartOf(spec, epoch.restore.world, owner) != part) continue;
+      if (PartOf(held, epoch.restore.world, owner) != part) continue;
       const HoldingKey key{"j-1", epoch.restore.epoch, epoch.restore.world, owner};
       const std::shared_ptr<HoldingSegment> segment = holder->holdings.Find(key);
       if (segment == nullptr || segment->FindStep(epoch.restore.step) < 0) continue;
@@ -153,8 +153,10 @@ v1::RestorePlan RestoreOf(const v1::JobSpec& spec, int world, int rank, const Lo
   plan.set_world(epoch.restore.world);
   plan.set_step(epoch.restore.step);
   plan.set_secret(SecretOf(epoch.restore.epoch));
-  for (const int part : SourceParts(spec, epoch.restore.world, world, rank)) {
-    AddSource(spec, epoch, reader, part, plan);
+  const v1::ParallelSpec& held = epoch.restore_layout ? *epoch.restore_layout : spec.parallel();
+  if (epoch.restore_layout) *plan.mutable_parallel() = held;
+  for (const int part : SourceParts(held, spec, epoch.restore.world, world, rank)) {
+    AddSource(held, epoch, reader, part, plan);
   }
   return plan;
 }
@@ -181,11 +183,13 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
   assignment.set_reported_step(epoch.reported_step);
   assignment.set_save_and_stop(epoch.save_and_stop);
   assignment.set_reported_eval_step(epoch.reported_eval_step);
+  if (epoch.trial) *assignment.mutable_trial() = *epoch.trial;
   AppendAddresses(workers_, &DataListener::address, *assignment.mutable_peers());
   AppendAddresses(workers_, &DataListener::network_address, *assignment.mutable_network_peers());
   TrainerOptions options;
   options.threads = epoch.threads;
   options.files = epoch.files;
+  options.full_disk = epoch.full_disk;
   const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,6 +74,11 @@ struct LocalEpoch {
   std::map<int, std::string> holders_of = {};
   // Null: the real one.
   FileSystem* files = nullptr;
+  RetryTimes full_disk = {absl::Milliseconds(1), absl::Milliseconds(4), 6};
+  // Nothing is trained for good.
+  std::optional<v1::Trial> trial = {};
+  // How the version to restore is cut, if not as the job is now.
+  std::optional<v1::ParallelSpec> restore_layout = {};
 };
 
 // What an epoch's workers know.

@@ -123,9 +123,9 @@ TEST(RankMemory, DecaysEveryOwnedElementByTheRuleOfItsParameter) {
       for (size_t unit = 0; unit < rank.plan.inventory.units.size(); ++unit) {
         const UnitMemory& memory = rank.memory.unit(static_cast<int>(unit));
         std::vector<int> decays(static_cast<size_t>(memory.owned.size()), -1);  // −1: no rule
-        for (const DecaySegment& segment : memory.segments) {
+        for (const UpdateSegment& segment : memory.segments) {
           std::fill(decays.begin() + segment.begin, decays.begin() + segment.end,
-                    segment.decays ? 1 : 0);
+                    segment.settings.weight_decay > 0 ? 1 : 0);
         }
         ForEachPart(rank.plan.inventory.units[unit], memory.owned,
                     [&](const Parameter& parameter, ElementRange part) {

@@ -16,6 +16,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/comm/communicator_kinds.h"
 #include "tests/worker/train/local_world.h"
+#include "worker/dataset/job_dataset.h"
 #include "worker/train/rank_job.h"
 
 namespace sherd {
@@ -92,6 +93,7 @@ class FailingCommunicator final : public Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  absl::string_view transport() const override { return "shm"; }
   std::byte* arena() const override { return arena_.data(); }
   int64_t arena_bytes() const override { return arena_.bytes(); }
   int64_t control_bytes() const override { return 0; }
@@ -163,13 +165,15 @@ TEST(RankJob, EndsOnlyWhenNothingTouchesItsMemory) {
   RankMesh::Axes axes;
   axes.sharers = {std::move(comm), {0}};
   RankMesh mesh(std::move(axes));
-  absl::StatusOr<JobData> data = JobData::Open(assignment.spec(), "");
+  absl::StatusOr<JobDataset> data =
+      OpenJobDataset(assignment.spec(),
+                     {.data_root = "", .cache_directory = scratch / "tokens", .stopped = nullptr});
   ASSERT_TRUE(data.ok()) << data.status();
   prometheus::Registry metrics;
   SilentObserver observer;
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
-  RankJob job(assignment, plan, 1, mesh, /*segment=*/nullptr, *std::move(data), {*files, ""},
-              metrics, observer);
+  RankJob job(assignment, plan, 1, mesh, /*segment=*/nullptr, JobData(*std::move(data)),
+              {*files, ""}, metrics, observer);
   EXPECT_EQ(job.Run().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(sharers.asked(), "aq");
 }

@@ -212,6 +212,9 @@ TEST_F(RemoteCopies, AMuteHolderCommitsNothingAndHoldsNobodyUp) {
   // It has all of step 1 and does not say so: no step comes after it.
   EXPECT_EQ(holder.Receive<LinkVersion>(absl::Milliseconds(300)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
+  // Whoever asks is told how much was sent.
+  EXPECT_EQ(world.trainer(0).Position().copied_bytes, static_cast<int64_t>(slot.size()));
+  EXPECT_EQ(world.trainer(1).Position().copied_bytes, 0);
   const Deadline soon(absl::Milliseconds(500));
   for (int rank = 0; rank < 2; ++rank) world.trainer(rank).Abort("a test");
   const std::vector<RankRecord> records = world.Join();
@@ -265,6 +268,7 @@ TEST_F(RemoteHolder, ThatDiesEndsTheEpochAndNotTheJob) {
   EXPECT_THAT(std::string(result.status.message()), HasSubstr(address_));
   EXPECT_FALSE(result.final);
   EXPECT_EQ(result.lost_peer, -1);
+  EXPECT_EQ(result.lost_holder, address_);
   EXPECT_GE(sent_bytes_, static_cast<double>(VersionBytes(BuildRankPlan(Job("zero3"), 0, 2))));
 }
 
@@ -275,6 +279,7 @@ TEST_F(RemoteHolder, ThatIsSealedEndsTheEpoch) {
   EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted) << result.status;
   EXPECT_THAT(std::string(result.status.message()), HasSubstr(address_));
   EXPECT_FALSE(result.final);
+  EXPECT_EQ(result.lost_holder, "") << "nothing is wrong with the link";
   ASSERT_FALSE(held_.empty());
   const auto newest = std::max_element(
       held_.begin(), held_.end(),
@@ -310,6 +315,26 @@ TEST_F(RemoteCopies, ARankWhoseOwnSegmentLacksTheStepReadsItElsewhere) {
   EXPECT_TRUE(records[0].result.status.ok()) << records[0].result.status;
   Append(records, curve);
   ExpectSame(curve, Undisturbed(spec, 2));
+}
+
+TEST_F(RemoteCopies, AProcessThatGivesNothingIsNamedIfItIsNotReached) {
+  const v1::JobSpec spec = Job("zero3");
+  LocalWorkers workers = MakeWorkers(2, 2);
+  {
+    LocalWorld first(spec, 2, {.workers = workers});
+    TrainTo(first, 2, 3);
+  }
+  const Version version = Choose(spec, workers, 1);
+  const std::string address = workers[1]->listener->network_address();
+  LocalEpoch epoch{.epoch = 2, .restore = version, .holders = {workers[1]}};
+  epoch.workers = MakeWorkers(2, 2);
+  LocalWorld world(spec, 2, std::move(epoch));
+  workers.clear();
+  const std::vector<RankRecord> records = world.Run();
+  EXPECT_EQ(records[0].result.status.code(), absl::StatusCode::kUnavailable)
+      << records[0].result.status;
+  EXPECT_TRUE(records[0].result.lost_holder == address || records[1].result.lost_holder == address)
+      << records[0].result.status << records[1].result.status;
 }
 
 // F46: bytes that have changed in the other host's memory are not restored, nor held any more.

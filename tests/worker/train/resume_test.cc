@@ -227,6 +227,23 @@ TEST_F(Resuming, ALaterEpochThatWasToBeginAtTheStartTakesWhatItsJobHadSaved) {
   EXPECT_EQ(own[0].steps[0].step(), 5);
 }
 
+// What a job before it left damaged in the same directory decides nothing for one that has not
+// published yet.
+TEST_F(Resuming, DamageOfAnotherHistoryIsNotItsOwn) {
+  SaveTwice();
+  std::filesystem::remove(Saved(4) + "/manifest.json");
+  std::filesystem::resize_file(Saved(2) + "/shard-00001-of-00002.safetensors", 50);
+  ASSERT_TRUE(RememberLineage(*files_, root_, "j-1", "its own").ok());
+  const LocalEpoch second{.epoch = 2, .reported_step = 5};
+  const auto anew = Run(Job("zero3", 6, 0), 2, second);
+  EXPECT_EQ(anew[0].ready_step, 0);
+  EXPECT_THAT(anew[0].warnings, IsEmpty());
+
+  // One that was to go on from them is told.
+  LocalWorld named(Job("zero3", 6, 0, "latest"), 2, second);
+  EXPECT_TRUE(absl::IsDataLoss(named.Run()[0].result.status));
+}
+
 // When the last workers of a job are drained.
 TEST_F(Resuming, SavesAndStopsAndGoesOn) {
   const auto whole = Run(Job("zero3", kSteps, 0), 2);

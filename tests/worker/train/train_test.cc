@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -199,6 +200,24 @@ TEST(Trainer, NamesAFileThatIsCutShortDuringTheRun) {
   EXPECT_TRUE(named);
 }
 
+// Who could not form a group says for whom, by its rank in the world, whichever group it was.
+TEST(Trainer, NamesTheRankThatAGroupWasNotFormedFor) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(3000, 1));
+  v1::JobSpec spec = testing::TinyJob(text, "zero3", v1::DATA_TYPE_FP32, 4, 4);
+  spec.mutable_parallel()->set_tensor(2);
+  LocalWorld world(spec, 4);
+  // Member 0 of the group of ranks 1 and 3.
+  world.trainer(1).Abort("told to go");
+  world.Start();
+  world.WaitForStep(3, std::numeric_limits<int64_t>::max());  // to its end
+  world.trainer(0).Abort("the test is over");
+  world.trainer(2).Abort("the test is over");
+  const std::vector<RankRecord> ranks = world.Join();
+  EXPECT_EQ(ranks[3].result.lost_peer, 1) << ranks[3].result.status;
+  EXPECT_EQ(ranks[1].result.lost_peer, -1);
+}
+
 // F22, F29: an abort from another thread ends every rank soon, wherever it is.
 TEST(Trainer, EndsSoonAfterAnAbort) {
   TemporaryDirectory scratch;
@@ -261,7 +280,10 @@ TEST(Trainer, RefusesToLeaveWeightsThatAreNoNumbers) {
     for (const RankRecord& rank : LocalWorld(spec, 2).Run()) {
       EXPECT_EQ(rank.result.status.code(), absl::StatusCode::kDataLoss) << rank.result.status;
     }
-    EXPECT_FALSE(std::filesystem::exists(spec.checkpoint().dir()));
+    // The figures of what went wrong stay.
+    for (const auto& left : std::filesystem::directory_iterator(spec.checkpoint().dir())) {
+      EXPECT_FALSE(left.is_directory()) << left.path();
+    }
   }
 }
 

@@ -1,0 +1,90 @@
+#include "coordinator/core/broken_links.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/counted.h"
+
+namespace sherd {
+namespace {
+
+// A death or an error explains all that its peers saw; so does a session that broke.
+bool IsExplained(const JobRecord& job, const std::vector<Complaint>& complaints) {
+  return !job.suspicion ||
+         std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& rank) { return rank.phase == RankPhase::kLost; }) ||
+         std::any_of(complaints.begin(), complaints.end(),
+                     [](const Complaint& complaint) { return complaint.rank == complaint.peer; });
+}
+
+void Exclude(Transition& transition, JobRecord& job, const WorkerId& worker,
+             absl::string_view reason) {
+  job.excluded.insert(worker);
+  transition.Tell(job, absl::StrCat("worker ", worker.value(),
+                                    " takes no part in this job any more, unless it is needed: ",
+                                    reason, " while it was alive"));
+}
+
+int64_t BrokenLinksOf(const JobRecord& job, const WorkerId& worker) {
+  return std::count_if(job.broken.begin(), job.broken.end(), [&](const Link& link) {
+    return link.first == worker || link.second == worker;
+  });
+}
+
+void AvoidLink(Transition& transition, JobRecord& job, const WorkerId& rank,
+               const WorkerId& holder) {
+  const bool again = !job.broken.insert({rank, holder}).second;
+  const int64_t of_rank = BrokenLinksOf(job, rank);
+  const int64_t of_holder = BrokenLinksOf(job, holder);
+  if (again || of_rank > of_holder) {
+    return Exclude(transition, job, rank, "it lost links to processes that hold shards");
+  }
+  if (of_holder > 1) {
+    return Exclude(transition, job, holder, "ranks lost links to it, which was to hold shards");
+  }
+  transition.Tell(job, absl::StrCat("the link between ", rank.value(), " and ", holder.value(),
+                                    " broke while both were alive: the one holds no shards for "
+                                    "the other in this job any more"));
+}
+
+void ExcludeAccused(Transition& transition, JobRecord& job,
+                    const std::map<int, std::set<int>>& complainers) {
+  std::optional<int> accused;
+  for (const auto& [peer, ranks] : complainers) {
+    const RankState& rank = job.ranks[peer];
+    if (!IsAlive(transition.state(), rank.worker, rank.incarnation)) continue;
+    if (!accused || ranks.size() >= complainers.at(*accused).size()) accused = peer;
+  }
+  if (!accused) return;
+  Exclude(transition, job, job.ranks[*accused].worker,
+          absl::StrCat(Counted(complainers.at(*accused).size(), "rank"), " lost the link to it"));
+}
+
+}  // namespace
+
+void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
+  const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
+  if (IsExplained(job, complaints)) return;
+  std::set<int> let_down;
+  for (const Complaint& complaint : complaints) {
+    if (complaint.holder == WorkerId()) continue;
+    let_down.insert(complaint.rank);
+    AvoidLink(transition, job, job.ranks[complaint.rank].worker, complaint.holder);
+  }
+  std::map<int, std::set<int>> complainers;
+  for (const Complaint& complaint : complaints) {
+    // Its peers had to end with it.
+    if (complaint.peer < 0 || let_down.contains(complaint.peer)) continue;
+    complainers[complaint.peer].insert(complaint.rank);
+  }
+  ExcludeAccused(transition, job, complainers);
+}
+
+}  // namespace sherd

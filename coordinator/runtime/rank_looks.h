@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "coordinator/core/state.h"
+#include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/timer_queue.h"
+#include "sherd/v1/worker.pb.h"
+
+namespace sherd {
+
+// Where ranks are, by rank, of those that have said it.
+using Positions = std::map<int, v1::RankPosition>;
+
+// Looks where the ranks of a job's epoch are, twice within a second. One thread.
+class RankLooks {
+ public:
+  using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
+  // Gets the answers to the first look and to the second that came in time. Texts are printable.
+  using Then =
+      std::function<void(const JobRecord& job, const Positions& first, const Positions& second)>;
+
+  RankLooks(const Clock& clock, const Journal& journal, TimerQueue& timers, Send send);
+  RankLooks(const RankLooks&) = delete;
+
+  // `then` is not called when the job has come to another epoch meanwhile.
+  void Look(const JobRecord& job, Then then);
+  // The time that the job's epoch has for what it does in its present state is over: calls `expire`
+  // unless the ranks copy or restore (CopyProgress), in which case it looks again after `grace`.
+  // Nothing is done any more when the job has left that state.
+  void ExpireUnlessCopying(const JobRecord& job, absl::Duration grace,
+                           std::function<void(const JobRecord& job)> expire);
+  // A worker's answer to LocateRank; ignored when it was not asked.
+  void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
+
+ private:
+  struct OneLook {
+    JobId job;
+    Epoch epoch;
+    bool again = false;
+    Positions first, second;
+    Then then;
+  };
+
+  void Ask(const JobRecord& job);
+  // The answers to look `number` have come, or do not come any more.
+  void End(int64_t number);
+
+  const Clock& clock_;
+  const Journal& journal_;
+  TimerQueue& timers_;
+  const Send send_;
+  int64_t last_number_ = 0;
+  std::map<int64_t, OneLook> looks_;
+};
+
+}  // namespace sherd

@@ -1,0 +1,179 @@
+// Copies and restores that take longer than a step may.
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/runtime/copy_progress.h"
+#include "coordinator/runtime/state_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/controller_fixture.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+const absl::Time kStart = absl::FromUnixSeconds(1'700'000'000);
+
+Positions Copied(const std::vector<int64_t>& bytes) {
+  Positions positions;
+  for (size_t rank = 0; rank < bytes.size(); ++rank) {
+    positions[static_cast<int>(rank)].set_copied_bytes(bytes[rank]);
+  }
+  return positions;
+}
+
+TEST(CopyProgress, IsAnythingTheFirstTimeAndOneMebibyteASecondLater) {
+  CopyProgress progress;
+  EXPECT_TRUE(progress.Judge(Copied({7, 7}), Copied({7, 8}), kStart));
+  // Since the last time, and not between the looks: a network may pause.
+  const absl::Time second = kStart + absl::Seconds(30);
+  EXPECT_TRUE(progress.Judge(Copied({7, 9}), Copied({7, 8 + 30 * kMiB}), second));
+  const absl::Time third = second + absl::Seconds(30);
+  EXPECT_FALSE(progress.Judge(Copied({7, 8 + 31 * kMiB}), Copied({7, 7 + 60 * kMiB}), third));
+  // What was copied before counts no more.
+  EXPECT_FALSE(progress.Judge(Copied({7, 7 + 60 * kMiB}), Copied({7, 7 + 60 * kMiB}),
+                              third + absl::Milliseconds(1)));
+}
+
+TEST(CopyProgress, IsOneRanksAndNotTheSumOfMany) {
+  CopyProgress progress;
+  EXPECT_TRUE(progress.Judge(Copied({0, 0}), Copied({1, 1}), kStart));
+  EXPECT_FALSE(
+      progress.Judge(Copied({1, 1}), Copied({6 * kMiB, 6 * kMiB}), kStart + absl::Seconds(10)));
+}
+
+TEST(CopyProgress, IsNotWhatARankSaysThatWasNotHeardBefore) {
+  CopyProgress progress;
+  EXPECT_FALSE(progress.Judge(Copied({5}), Copied({5, kMiB}), kStart));
+}
+
+class CopyingTest : public ControllerTest {
+ protected:
+  // A job of two ranks on w0 and w1 that has completed step 2; w2 is a spare.
+  void SetUp() override {
+    for (const char* worker : {"w0", "w1", "w2"}) Connect(worker);
+    v1::SubmitRequest request = RequestOf("request", 2);
+    request.mutable_spec()->mutable_elastic()->set_min_workers(1);
+    job_ = Submit(request);
+    Say("w0", ReadyReport(job_, 0));
+    Say("w1", ReadyReport(job_, 1));
+    for (int64_t step = 1; step <= 2; ++step) Say("w0", StepReportOf(job_, 0, step, 4.0));
+    ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  }
+
+  void Say(const std::string& worker, const v1::RankReport& report) {
+    Report(links_.at(worker), ++sequences_[worker], report);
+  }
+
+  void Live(absl::Duration duration) {
+    for (absl::Duration passed; passed < duration; passed += absl::Milliseconds(300)) {
+      Advance(absl::Milliseconds(300));
+      for (const auto& [worker, link] : links_) Heartbeat(link);
+    }
+  }
+
+  int64_t Asked() {
+    const std::vector<std::string> kinds = links_.at("w0")->Kinds();
+    return std::count(kinds.begin(), kinds.end(), "locate");
+  }
+
+  // Waits for the next look at the ranks, at which the one on `worker` has copied so much; all wait
+  // for it. How long that took.
+  absl::Duration Look(const std::string& worker, int rank, int64_t first, int64_t second) {
+    const absl::Time start = clock_.Now();
+    for (const int64_t bytes : {first, second}) {
+      const int64_t before = Asked();
+      for (int i = 0; i < 1200 && Asked() == before; ++i) Live(absl::Milliseconds(300));
+      EXPECT_EQ(Asked(), before + 1);
+      v1::SessionRequest request;
+      v1::RankPosition& position = *request.mutable_position();
+      position.set_job_id(job_.value());
+      position.set_epoch(Job(job_).epoch.value());
+      position.set_rank(rank);
+      position.set_step(2);
+      position.set_operation("exchange");
+      position.set_waiting(true);
+      position.set_copied_bytes(bytes);
+      Tell(links_.at(worker), request);
+    }
+    const absl::Duration asked_after = clock_.Now() - start;
+    Live(absl::Milliseconds(600));
+    return asked_after;
+  }
+
+  std::map<std::string, uint64_t> sequences_;
+  JobId job_;
+};
+
+TEST_F(CopyingTest, ARankThatCopiesDoesNotHang) {
+  int64_t copied = 100;
+  for (int period = 0; period < 5; ++period) {
+    Look("w1", 1, copied, copied + 1);
+    ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING) << "period " << period;
+    copied += 40 * kMiB;
+  }
+  // The copy is through, and the step is not.
+  Look("w1", 1, copied - 40 * kMiB + 1, copied - 40 * kMiB + 1);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("no step was completed for"));
+}
+
+TEST_F(CopyingTest, ATrickleHidesAHangForOnePatienceAlone) {
+  Look("w1", 1, 100, 101);
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  const absl::Duration later = Look("w1", 1, 20 * kMiB, 20 * kMiB + 1);
+  EXPECT_GT(later, absl::Seconds(29));
+  EXPECT_LT(later, absl::Seconds(33));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(CopyingTest, AStepBeginsAnew) {
+  Look("w1", 1, 100, 101);
+  Say("w0", StepReportOf(job_, 0, 3, 3.9));
+  // Slower than one that had been looked at in this step.
+  Look("w1", 1, 200, 201);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(CopyingTest, AWorldThatReadsItsStateOnHasTimeToForm) {
+  ReportExit("w1", 1, SIGKILL);
+  v1::RankReport released = ReleasedReport(job_, 0);
+  released.mutable_released()->set_step(2);
+  for (int owner = 0; owner < 2; ++owner) {
+    *released.mutable_released()->add_holdings() = HoldingOf(1, 2, owner, 2);
+  }
+  Say("w0", released);
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_FORMING);
+  ASSERT_EQ(Job(job_).epoch, Epoch(2));
+  const absl::Duration time = ReadyTime(Job(job_), absl::Seconds(120));
+  EXPECT_GT(Look("w2", 1, 5000, 6000), time - absl::Seconds(1));
+  EXPECT_GT(Look("w2", 1, 200 * kMiB, 200 * kMiB), absl::Seconds(119));
+  EXPECT_EQ(Job(job_).epoch, Epoch(2));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FORMING);
+  // It stops, and so does the world.
+  Look("w2", 1, 200 * kMiB, 200 * kMiB);
+  EXPECT_NE(Job(job_).state, v1::JOB_STATE_FORMING);
+}
+
+TEST_F(CopyingTest, RanksThatCopyHaveTimeToPause) {
+  v1::SessionRequest leaving;
+  leaving.set_sequence(++sequences_["w1"]);
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Tell(links_.at("w1"), leaving);
+  Look("w1", 1, 5000, 6000);
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("abort")));
+  Look("w1", 1, 6000, 6000);
+  EXPECT_THAT(links_.at("w0")->Kinds(), Contains("abort"));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("the ranks did not stop within 30s"));
+}
+
+}  // namespace
+}  // namespace sherd

@@ -1,0 +1,112 @@
+#include "worker/dataset/make_once.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/support/temporary_directory.h"
+
+namespace sherd {
+namespace {
+
+absl::Status Write(const std::string& path) {
+  std::ofstream(path) << "made";
+  return absl::OkStatus();
+}
+
+TEST(MakeOnce, OneOfManyMakesAndAllFind) {
+  const TemporaryDirectory scratch;
+  std::atomic<int> made = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto path = MakeOnce(scratch / "deep/er", "file", nullptr, [&](const std::string& at) {
+        ++made;
+        return Write(at);
+      });
+      ASSERT_TRUE(path.ok()) << path.status();
+      EXPECT_EQ(ReadFile(*path), "made");
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(made, 1);
+}
+
+TEST(MakeOnce, WhoWaitsTakesOverFromWhoFails) {
+  const TemporaryDirectory scratch;
+  absl::Notification begun, may_fail;
+  std::jthread fails([&] {
+    const auto path = MakeOnce(scratch.path(), "file", nullptr, [&](const std::string&) {
+      begun.Notify();
+      may_fail.WaitForNotification();
+      return absl::ResourceExhaustedError("full");
+    });
+    EXPECT_TRUE(absl::IsResourceExhausted(path.status()));
+  });
+  begun.WaitForNotification();
+  std::jthread waits([&] {
+    const auto path = MakeOnce(
+        scratch.path(), "file",
+        [&] {
+          if (!may_fail.HasBeenNotified()) may_fail.Notify();
+          return false;
+        },
+        &Write);
+    EXPECT_TRUE(path.ok()) << path.status();
+  });
+  waits.join();
+  EXPECT_EQ(ReadFile(scratch / "file"), "made");
+}
+
+TEST(MakeOnce, WaitingEndsWhenItIsStopped) {
+  const TemporaryDirectory scratch;
+  absl::Notification begun, may_end;
+  std::jthread makes([&] {
+    const auto path = MakeOnce(scratch.path(), "file", nullptr, [&](const std::string& at) {
+      begun.Notify();
+      may_end.WaitForNotification();
+      return Write(at);
+    });
+    EXPECT_TRUE(path.ok());
+  });
+  begun.WaitForNotification();
+  EXPECT_TRUE(absl::IsAborted(MakeOnce(
+                                  scratch.path(), "file", [] { return true; }, &Write)
+                                  .status()));
+  may_end.Notify();
+}
+
+// F29: a maker that is frozen keeps its lock.
+TEST(MakeOnce, AMakerThatDoesNotGoOnIsNotWaitedForForEver) {
+  const TemporaryDirectory scratch;
+  absl::Notification begun, may_end;
+  std::jthread makes([&] {
+    const auto path = MakeOnce(scratch.path(), "file", nullptr, [&](const std::string& at) {
+      begun.Notify();
+      may_end.WaitForNotification();
+      return Write(at);
+    });
+    EXPECT_TRUE(path.ok());
+  });
+  begun.WaitForNotification();
+  const auto path = MakeOnce(scratch.path(), "file", nullptr, &Write, absl::Milliseconds(1));
+  ASSERT_TRUE(path.ok()) << path.status();
+  EXPECT_EQ(ReadFile(scratch / "file"), "made");
+  may_end.Notify();
+}
+
+TEST(MakeOnce, SaysWhyADirectoryCannotBeMade) {
+  const TemporaryDirectory scratch;
+  scratch.Write("file", "");
+  const auto path = MakeOnce(scratch / "file/below", "name", nullptr, &Write);
+  EXPECT_FALSE(path.ok());
+  EXPECT_NE(path.status().message().find("file/below cannot be made"), std::string::npos)
+      << path.status();
+}
+
+}  // namespace
+}  // namespace sherd

@@ -1,0 +1,30 @@
+#include "worker/train/introduction.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/counted.h"
+#include "plan/job_spec.h"
+
+namespace sherd {
+
+std::string Introduction(const v1::Assignment& assignment, const RankPlan& plan,
+                         const RankMesh& mesh, int threads) {
+  const v1::JobSpec& spec = assignment.spec();
+  return absl::StrCat(
+      Counted(plan.inventory.elements, "parameter"), ", ",
+      std::string(NameOf(spec.parallel().strategy())), " over ", Counted(mesh.data_size(), "rank"),
+      plan.AddsReplicas() ? absl::StrCat(" in shard groups of ", mesh.sharers().size()) : "",
+      mesh.tensor() == nullptr ? "" : absl::StrCat(" × tensor ", mesh.tensor()->size()),
+      plan.part().place.sequence ? " with sequence parallelism" : "", ", ",
+      std::string(NameOf(spec.precision().compute())), "; ",
+      Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
+      Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
+      MediaOf(assignment).sharers == Medium::kTcp ? " in arenas, shards over TCP, "
+                                                  : " of shared memory, ",
+      Counted(threads, "thread"),
+      plan.micro_batches.SumsInTreeOrder()
+          ? ""
+          : "; gradients are summed in another order than on one worker, so "
+            "figures differ from its by rounding (zero2 and zero3 never do)");
+}
+
+}  // namespace sherd
