@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "absl/strings/str_replace.h"
+#include "common/command_docs.h"
 #include "worker/data/token_file.h"
 
 namespace sherd {
@@ -35,6 +36,7 @@ int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& de
   app.require_subcommand(1);
   std::vector<DataSubcommand> commands;
   for (const DeclareDataSubcommand one : declare) commands.push_back(one(app));
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
