@@ -1,5 +1,5 @@
-// All that workers and users may tell a coordinator, as messages of the wire, one after the other: a
-// byte that says which, two of the length, the message. A coordinator goes on whatever it hears,
+// All that workers and users may tell a coordinator, as messages of the wire, one after the other:
+// a byte that says which, two of the length, the message. A coordinator goes on whatever it hears,
 // and one that replays its log comes to the same state.
 
 #include <algorithm>

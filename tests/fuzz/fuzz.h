@@ -20,10 +20,10 @@ inline absl::string_view AsText(const uint8_t* data, size_t size) {
 }  // namespace sherd
 
 // What holds for all input.
-#define FUZZ_CHECK(condition)                                                    \
-  do {                                                                           \
-    if (!(condition)) {                                                          \
+#define FUZZ_CHECK(condition)                                                      \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
       std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                              \
-    }                                                                            \
+      std::abort();                                                                \
+    }                                                                              \
   } while (false)

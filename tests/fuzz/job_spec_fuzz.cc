@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int ranks = static_cast<int>(world);
   if (ranks % sherd::WorldGranuleOf(whole.parallel()) != 0) return 0;
   const sherd::RankPlan plan = sherd::BuildRankPlan(whole, ranks - 1, ranks);
-  for (const auto& [pool, line] : sherd::PredictLedger(plan, whole).memory()) {
+  const sherd::v1::RankLedger ledger = sherd::PredictLedger(plan, whole);
+  for (const auto& [pool, line] : ledger.memory()) {
     FUZZ_CHECK(line.predicted() >= 0);
   }
   return 0;

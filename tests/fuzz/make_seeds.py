@@ -7,6 +7,7 @@ Needs Debian's python3-protobuf and protobuf-compiler.
 import importlib
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -96,6 +97,49 @@ def token_files():
     yield "megatron", b"\4MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, 2, 3) + struct.pack("<2i2q3q", *lengths, *pointers, *documents)
 
 
+def checkpoints():
+    """What a manifest says beside its checksum: of each version and kind."""
+    model = {"arch": "gpt2", "layers": 1, "hidden": 3, "heads": 1, "kv_heads": 1, "ffn": 5, "vocab": 7, "context": 2,
+             "tie_embeddings": True}
+    llama = {**model, "arch": "llama", "hidden": 4, "norm_eps": 1e-5, "rotary": {
+        "theta": 1e4, "factor": 1.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_context": 2}}
+    shards = [{"file": f"shard-{i}.safetensors", "bytes": 1000, "xxh3": "00000000000000ff"} for i in range(2)]
+
+    def tensors(checksums, columns):
+        piece = {"xxh3": "00000000000000ff"} if checksums else {}
+        whole = {"begin": 0, "end": 6, "shard": 0, "offset": 100, **piece}
+        blocks = [{**whole, "end": 4, "columns": [0, 2]}, {**whole, "end": 2, "columns": [2, 3], "shard": 1}]
+        return [{"name": "a", "dtype": "F32", "shape": [2, 3], "pieces": blocks if columns else [whole]}]
+
+    common = {"format": "sherd-checkpoint", "job": "job-1", "step": 3, "epoch": 1, "tokenizer": "bytes", "model": model,
+              "shards": shards}
+    yield "version-1", {**common, "version": 1, "tensors": tensors(False, False)}
+    yield "version-2", {**common, "version": 2, "tensors": tensors(False, True)}
+    yield "weights", {**common, "version": 3, "kind": "weights", "tensors": tensors(True, False)}
+    yield "columns", {**common, "version": 3, "kind": "weights", "tensors": tensors(True, True), "model": llama}
+    keys = re.findall(r'\{"([a-z0-9_.]+)",', (ROOT / "worker/checkpoint/training_keys.cc").read_text())
+    settings = {**{key: 1 for key in keys}, "train.schedule.kind": "cosine",
+                "train.optimizer.groups": [{"parameters": "*norm*", "weight_decay": 0.0, "lr_scale": 0.5}],
+                "train.freeze": ["wte*"]}
+    yield "training", {**common, "version": 3, "kind": "training", "tensors": tensors(True, False), "training": {
+        "lineage": "job-1", "corpus_tokens": 1000, "tokens": 96, "skipped_windows": 0, "loss": 5.5,
+        "data.train.weights": [1.0, 2.5], "data.validation_split": 0.1, "settings": settings}}
+
+
+def worker_messages(worker_pb2):
+    hello = worker_pb2.Hello(worker_id="host/cpu:0", incarnation=7, device="cpu:0", host="host", data_address="unix-abstract:a")
+    exit_of = worker_pb2.ReportExitRequest(worker_id="host/cpu:0", incarnation=7, pid=3, signal=9)
+    yield "hello", b"\0\0" + hello.SerializeToString()
+    yield "exit", b"\1\0" + exit_of.SerializeToString()
+    reports = {"ready": {"copies": 1}, "step": {"step": 2, "loss": 5.5, "tokens": 64}, "eval": {"step": 2, "loss": 5.0},
+               "finished": {"steps": 10, "last_steps": [{"step": 9}, {"step": 10}]}, "failed": {"error": "a peer", "lost_peer": 1},
+               "released": {"step": 1, "holdings": [{"epoch": 1, "world": 3, "owner": 0, "step": 1}]},
+               "checkpoint": {"step": 2}}
+    for name, fields in reports.items():
+        report = worker_pb2.RankReport(job_id="job-1", epoch=1, rank=0, **{name: fields})
+        yield name, b"\2\1" + report.SerializeToString()
+
+
 def tokenizer():
     letters = {chr(c): c - 33 for c in range(33, 127)}
     model = {"type": "BPE", "vocab": {**letters, "th": 94, "the": 95}, "merges": ["t h", "th e"]}
@@ -110,17 +154,16 @@ def main():
         job_pb2, worker_pb2, service_pb2 = stubs(folder)
         for name, data in conversations(job_pb2, worker_pb2, service_pb2).items():
             write("coordinator", name, data)
+        for name, data in worker_messages(worker_pb2):
+            write("worker_message", name, data)
         for strategy in ("ddp", "zero1", "zero3", "hybrid"):
             write("job_spec", strategy, spec_of(job_pb2, strategy).SerializeToString())
     write("job_file", "example", (ROOT / "examples/fortunes.yaml").read_bytes())
     header = json.dumps({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
                          "b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}, "__metadata__": {"format": "pt"}})
     write("safetensors", "two", struct.pack("<I", 32)[:3] + header.encode())
-    shard = {"file": "shard-0.safetensors", "bytes": 100, "xxh3": "00000000000000ff"}
-    piece = {"begin": 0, "end": 6, "shard": 0, "offset": 60, "xxh3": "00000000000000ff"}
-    write("manifest", "weights", json.dumps({
-        "format": "sherd-checkpoint", "version": 3, "kind": "weights", "job": "job-1", "step": 3, "epoch": 1,
-        "tokenizer": "bytes", "shards": [shard], "tensors": [{"name": "a", "dtype": "F32", "shape": [2, 3], "pieces": [piece]}]}))
+    for name, data in checkpoints():
+        write("manifest", name, json.dumps(data))
     for name, data in link_messages():
         write("link_message", name, data)
     for name, data in token_files():

@@ -1,5 +1,5 @@
-// Gives every file of the directories that are named to the target: what once was found stays found,
-// also where no fuzzer is.
+// Gives every file of the directories that are named to the target: what once was found stays
+// found, also where no fuzzer is.
 
 #include <cstdio>
 #include <filesystem>

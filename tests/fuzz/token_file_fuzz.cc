@@ -1,5 +1,5 @@
-// Files of tokens. The first byte says which format the rest claims to have; of Megatron's pairs it is the
-// index, beside 64 bytes of ids.
+// Files of tokens. The first byte says which format the rest claims to have; of Megatron's pairs it
+// is the index, beside 64 bytes of ids.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -53,9 +53,9 @@ void ReadIndex(const MemoryFile& file) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const MemoryFile file(sherd::AsText(data + 1, size - 1));
-  constexpr sherd::TokenFormat kFormats[] = {
-      sherd::TokenFormat::kText, sherd::TokenFormat::kJsonl, sherd::TokenFormat::kTokensU16,
-      sherd::TokenFormat::kLlmc};
+  constexpr sherd::TokenFormat kFormats[] = {sherd::TokenFormat::kText, sherd::TokenFormat::kJsonl,
+                                             sherd::TokenFormat::kTokensU16,
+                                             sherd::TokenFormat::kLlmc};
   if (data[0] % 5 == 4) {
     ReadIndex(file);
     return 0;
