@@ -112,7 +112,19 @@ void Transition::Retain(JobRecord& job, bool ended) {
     if (!IsAlive(state_, worker, incarnation)) continue;
     Act(SendRetain{worker, incarnation, job.id, job.epoch, ended});
   }
-  job.answers.clear();
+  if (ended) return job.answers.clear();
+  // Who has left the epoch already, before the last rank of it was ready, has said what it holds of
+  // this one.
+  std::erase_if(job.answers, [&](const auto& entry) {
+    return std::none_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+      return rank.left && rank.worker == entry.first &&
+             rank.incarnation == entry.second.incarnation;
+    });
+  });
+  for (auto& [worker, answer] : job.answers) {
+    std::erase_if(answer.holdings,
+                  [&](const v1::Holding& held) { return Epoch(held.epoch()) < job.epoch; });
+  }
 }
 
 }  // namespace sherd

@@ -37,7 +37,7 @@ class Transition {
   // Tells every rank that may still work to stop; once an epoch.
   void AbortRanks(JobRecord& job, absl::string_view reason);
   // Tells everybody who holds something of the job that nothing older than the current epoch, or
-  // nothing at all, is needed any more; forgets the answers.
+  // nothing at all, is needed any more; forgets the answers, but for those of the current epoch.
   void Retain(JobRecord& job, bool ended);
 
  private:

@@ -90,12 +90,11 @@ std::vector<v1::SessionResponse> MissedMessages(const State& state, const Worker
   for (const auto& [id, job] : state.jobs) {
     if (OwesHoldings(job, worker)) missed.push_back(ReportHoldingsMessage(id, job.epoch));
     const bool ended = IsTerminal(job.state) && now_unix_ms - job.ended_unix_ms <= kEndedToldMs;
-    // Also of an epoch that has ended since.
-    const bool restored =
-        IsUnderway(job.state) && job.restored == job.epoch && job.epoch.value() > 1;
-    // Also to one that the job does not name any more: it may hold what it had of an older epoch.
+    // Of the last epoch that restored, also when it has ended since and others are planned: whoever
+    // was away may hold what it had of an older one, named by the job or not.
+    const bool restored = IsUnderway(job.state) && job.restored.value() > 1;
     if (ended || restored) {
-      missed.push_back(RetainMessage(id, job.epoch, ended));
+      missed.push_back(RetainMessage(id, ended ? job.epoch : job.restored, ended));
     }
   }
   if (worker.dismissed) missed.push_back(ShutdownMessage(worker.drain_reason));

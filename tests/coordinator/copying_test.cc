@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,7 @@
 #include "coordinator/runtime/state_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/coordinator/controller_fixture.h"
+#include "tests/coordinator/elastic_fixture.h"
 
 namespace sherd {
 namespace {
@@ -55,29 +54,11 @@ TEST(CopyProgress, IsNotWhatARankSaysThatWasNotHeardBefore) {
   EXPECT_FALSE(progress.Judge(Copied({5}), Copied({5, kMiB}), kStart));
 }
 
-class CopyingTest : public ControllerTest {
+class CopyingTest : public ElasticTest {
  protected:
-  // A job of two ranks on w0 and w1 that has completed step 2; w2 is a spare.
   void SetUp() override {
-    for (const char* worker : {"w0", "w1", "w2"}) Connect(worker);
-    v1::SubmitRequest request = RequestOf("request", 2);
-    request.mutable_spec()->mutable_elastic()->set_min_workers(1);
-    job_ = Submit(request);
-    Say("w0", ReadyReport(job_, 0));
-    Say("w1", ReadyReport(job_, 1));
-    for (int64_t step = 1; step <= 2; ++step) Say("w0", StepReportOf(job_, 0, step, 4.0));
-    ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  }
-
-  void Say(const std::string& worker, const v1::RankReport& report) {
-    Report(links_.at(worker), ++sequences_[worker], report);
-  }
-
-  void Live(absl::Duration duration) {
-    for (absl::Duration passed; passed < duration; passed += absl::Milliseconds(300)) {
-      Advance(absl::Milliseconds(300));
-      for (const auto& [worker, link] : links_) Heartbeat(link);
-    }
+    ElasticTest::SetUp();
+    Say("w0", StepReportOf(job_, 0, 2, 4.0));
   }
 
   int64_t Asked() {
@@ -108,9 +89,6 @@ class CopyingTest : public ControllerTest {
     Live(absl::Milliseconds(600));
     return asked_after;
   }
-
-  std::map<std::string, uint64_t> sequences_;
-  JobId job_;
 };
 
 TEST_F(CopyingTest, ARankThatCopiesDoesNotHang) {
@@ -145,12 +123,7 @@ TEST_F(CopyingTest, AStepBeginsAnew) {
 
 TEST_F(CopyingTest, AWorldThatReadsItsStateOnHasTimeToForm) {
   ReportExit("w1", 1, SIGKILL);
-  v1::RankReport released = ReleasedReport(job_, 0);
-  released.mutable_released()->set_step(2);
-  for (int owner = 0; owner < 2; ++owner) {
-    *released.mutable_released()->add_holdings() = HoldingOf(1, 2, owner, 2);
-  }
-  Say("w0", released);
+  Release("w0", 0, 2);
   ASSERT_EQ(Job(job_).state, v1::JOB_STATE_FORMING);
   ASSERT_EQ(Job(job_).epoch, Epoch(2));
   const absl::Duration time = ReadyTime(Job(job_), absl::Seconds(120));
@@ -164,10 +137,7 @@ TEST_F(CopyingTest, AWorldThatReadsItsStateOnHasTimeToForm) {
 }
 
 TEST_F(CopyingTest, RanksThatCopyHaveTimeToPause) {
-  v1::SessionRequest leaving;
-  leaving.set_sequence(++sequences_["w1"]);
-  leaving.mutable_leaving()->set_reason("SIGTERM");
-  Tell(links_.at("w1"), leaving);
+  Leave("w1");
   Look("w1", 1, 5000, 6000);
   EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("abort")));
   Look("w1", 1, 6000, 6000);

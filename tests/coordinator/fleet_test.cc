@@ -1,14 +1,11 @@
-// Workers as the coordinator hears them: streams, leases, reports, restarts.
+// Workers as the coordinator hears them: streams, leases, restarts.
 
 #include <csignal>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/coordinator/controller_fixture.h"
+#include "tests/coordinator/fleet_fixture.h"
 
 namespace sherd {
 namespace {
@@ -18,41 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-using Link = std::shared_ptr<RecordingLink>;
-
-class FleetTest : public ControllerTest {
- protected:
-  // Two workers, and a job on both that runs.
-  void SetUp() override {
-    first_ = Connect("w0");
-    second_ = Connect("w1");
-    job_ = Submit("request", 2);
-    Report(first_, 1, ReadyReport(job_, 0));
-    Report(second_, 1, ReadyReport(job_, 1));
-    ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  }
-
-  // Heartbeats of both until `duration` has passed.
-  void Live(absl::Duration duration, const std::vector<Link>& links) {
-    for (absl::Duration passed; passed < duration; passed += absl::Milliseconds(300)) {
-      Advance(absl::Milliseconds(300));
-      for (const Link& link : links) Heartbeat(link);
-    }
-  }
-
-  v1::Hello HelloWithRank(const std::string& worker, int rank) {
-    v1::Hello hello = HelloOf(worker, 1);
-    hello.set_job_id(job_.value());
-    hello.set_epoch(1);
-    hello.set_rank(rank);
-    return hello;
-  }
-
-  Link first_;
-  Link second_;
-  JobId job_;
-};
 
 TEST_F(FleetTest, WelcomesAssignsAndAcknowledges) {
   EXPECT_THAT(second_->Kinds(), ElementsAre("welcome", "assign", "ack 1"));
@@ -82,7 +44,7 @@ TEST_F(FleetTest, NoLeaseEndsForTheCoordinatorsOwnPause) {
 TEST_F(FleetTest, AStreamThatIsResumedInTimeChangesNothing) {  // F30
   Disconnect(second_);
   Advance(absl::Milliseconds(200));
-  const Link again = Connect(HelloWithRank("w1", 1));
+  const auto again = Connect(HelloWithRank("w1", 1));
   Live(absl::Seconds(1), {first_, again});
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   EXPECT_THAT(again->Kinds(), ElementsAre("welcome"));
@@ -118,7 +80,7 @@ TEST_F(FleetTest, TheSupervisorsReportIsTheReasonWhenItComesAfterTheResumeWindow
 TEST_F(FleetTest, AStreamThatIsResumedLateFindsItsJobAborted) {  // F30
   Disconnect(second_);
   Advance(absl::Milliseconds(300));
-  const Link again = Connect(HelloWithRank("w1", 1));
+  const auto again = Connect(HelloWithRank("w1", 1));
   EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "abort"));
   Report(again, 2, ReleasedReport(job_, 1));
   Advance(absl::Seconds(1));
@@ -134,7 +96,7 @@ TEST_F(FleetTest, AStreamThatIsResumedLateFindsItsJobAborted) {  // F30
 TEST_F(FleetTest, ASecondBreakStartsANewWindow) {
   Disconnect(second_);
   Advance(absl::Milliseconds(200));
-  const Link again = Connect(HelloWithRank("w1", 1));
+  const auto again = Connect(HelloWithRank("w1", 1));
   Disconnect(again);
   Advance(absl::Milliseconds(200));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
@@ -192,7 +154,7 @@ TEST_F(FleetTest, ANewProcessNumbersItsReportsFromOneAgain) {
   Report(second_, 2, StepReportOf(job_, 1, 1, 3.5));
   ReportExit("w1", 1, SIGKILL);
   Report(first_, 2, ReleasedReport(job_, 0));
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   EXPECT_EQ(newer->sent[0].acknowledged(), 0u);
   ASSERT_EQ(Job(job_).epoch, Epoch(2));
   Report(newer, 1, ReadyReport(job_, 1, 2));
@@ -222,18 +184,18 @@ TEST_F(FleetTest, ReportsOfAnotherEpochOrRankAreNotPublished) {
 
 TEST_F(FleetTest, ANewerProcessIsWelcomeAndTheOldOneIsNot) {  // F24
   Disconnect(second_);
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   Advance(absl::Milliseconds(501));
   ASSERT_THAT(newer->sent, testing::Not(IsEmpty()));
   EXPECT_EQ(newer->Kinds().front(), "welcome");
-  const Link old = Connect("w1", 1);
+  const auto old = Connect("w1", 1);
   EXPECT_EQ(old->closed->code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(old->sent, IsEmpty());
 }
 
 // Somebody starts a second worker of the same name.
 TEST_F(FleetTest, AProcessThatLivesIsNotReplaced) {  // F24
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   Heartbeat(second_);
   EXPECT_FALSE(newer->closed);
   Live(absl::Seconds(1), {first_, second_});
@@ -243,8 +205,8 @@ TEST_F(FleetTest, AProcessThatLivesIsNotReplaced) {  // F24
   EXPECT_FALSE(second_->closed);
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   // An idle one neither.
-  const Link idle = Connect("w2", 1);
-  const Link other = Connect("w2", 2);
+  const auto idle = Connect("w2", 1);
+  const auto other = Connect("w2", 2);
   Live(absl::Seconds(1), {first_, second_, idle});
   EXPECT_FALSE(idle->closed);
   EXPECT_TRUE(other->closed);
@@ -252,7 +214,7 @@ TEST_F(FleetTest, AProcessThatLivesIsNotReplaced) {  // F24
 
 // The old process died with its host: its stream lingers.
 TEST_F(FleetTest, AProcessThatIsSilentIsReplacedWithinTheDetectionTime) {  // F24
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   Live(absl::Milliseconds(2900), {first_});
   EXPECT_FALSE(newer->closed);
   EXPECT_THAT(newer->sent, IsEmpty());
@@ -264,7 +226,7 @@ TEST_F(FleetTest, AProcessThatIsSilentIsReplacedWithinTheDetectionTime) {  // F2
 }
 
 TEST_F(FleetTest, AProcessWhoseStreamBreaksIsReplaced) {  // F24
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   Advance(absl::Milliseconds(100));
   Disconnect(second_);
   Advance(absl::Milliseconds(451));
@@ -275,7 +237,7 @@ TEST_F(FleetTest, AProcessWhoseStreamBreaksIsReplaced) {  // F24
 TEST_F(FleetTest, ANewProcessWaitsForTheSignalThatEndedTheOldOne) {  // F21, F31, F54
   Report(first_, 2, StepReportOf(job_, 0, 17, 2.5));
   Restart();
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   Advance(absl::Milliseconds(400));
   ReportExit("w1", 1, SIGKILL);
@@ -287,7 +249,7 @@ TEST_F(FleetTest, ANewProcessWaitsForTheSignalThatEndedTheOldOne) {  // F21, F31
 TEST_F(FleetTest, ANewProcessWhosePredecessorNobodyReportsTakesItsPlace) {
   Report(first_, 2, StepReportOf(job_, 0, 17, 2.5));
   Restart();
-  const Link newer = Connect("w1", 2);
+  const auto newer = Connect("w1", 2);
   Advance(absl::Milliseconds(501));
   EXPECT_EQ(Job(job_).reason,
             "rank 1 on worker w1 was lost after step 17: a new process took the worker's place");
@@ -303,7 +265,7 @@ TEST_F(FleetTest, AHelloWithUnprintableOrEndlessTextIsRefused) {  // F55
   const auto refused = [&](auto change) {
     v1::Hello hello = HelloOf("x", 1);
     change(hello);
-    const Link link = Connect(hello);
+    const auto link = Connect(hello);
     return link->closed && link->closed->code() == absl::StatusCode::kInvalidArgument;
   };
   const std::string endless(257, 'x');
@@ -326,171 +288,10 @@ TEST_F(FleetTest, AHelloWithoutNameOrIncarnationIsRefused) {  // F55
   EXPECT_EQ(Connect("x", 0)->closed->code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(FleetTest, AnAssignThatABrokenStreamLostIsSentAgain) {
-  const Link third = Connect("w2");
-  Disconnect(third);
-  const JobId next = Submit("next", 1);
-  EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
-  const Link again = Connect("w2");
-  EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "assign"));
-}
-
-TEST_F(FleetTest, WhatNoRankInOrderSaysEndsTheRank) {  // F55
-  Cancel(job_);
-  struct Case {
-    std::string said;
-    v1::RankReport report;
-  };
-  const auto finished = [&](int64_t steps) {
-    v1::RankReport report = FinishedReport(JobId(), 0);
-    report.mutable_finished()->set_steps(steps);
-    return report;
-  };
-  v1::RankReport crowded = ReadyReport(JobId(), 0);
-  for (int i = 0; i < 65; ++i) {
-    (*crowded.mutable_ledger()->mutable_memory())[absl::StrCat("pool ", i)].set_measured(1);
-  }
-  uint64_t worker = 10;
-  v1::RankReport coloured = ReadyReport(JobId(), 0);
-  (*coloured.mutable_ledger()->mutable_wire())["\x1b[31m"].mutable_bytes();
-  for (const auto& [said, report] : std::vector<Case>{
-           {"step 3 came after step 3", StepReportOf(JobId(), 0, 3, 2.5)},
-           {"step 2 came after step 3", StepReportOf(JobId(), 0, 2, 2.5)},
-           {"step -1 is not of a job of", StepReportOf(JobId(), 0, -1, 2.5)},
-           {"step 1000000000 is not of a job of", StepReportOf(JobId(), 0, 1'000'000'000, 2.5)},
-           {"an end after step -7 is not", finished(-7)},
-           {"an end after step 1000000000 is not", finished(1'000'000'000)},
-           {"its ledger has more lines", crowded},
-           {"its ledger has more lines", coloured},
-       }) {
-    const Link link = Connect(absl::StrCat("w", ++worker));
-    const JobId job = Submit(absl::StrCat("r", worker), 1);
-    Report(link, 1, ReadyReport(job, 0));
-    Report(link, 2, StepReportOf(job, 0, 3, 2.5));
-    v1::RankReport bad = report;
-    bad.set_job_id(job.value());
-    Report(link, 3, bad);
-    EXPECT_EQ(Job(job).state, v1::JOB_STATE_RECOVERING);
-    EXPECT_THAT(Job(job).reason, HasSubstr(absl::StrCat("protocol error: ", said)));
-    EXPECT_THAT(link->Kinds(), testing::Contains("abort"));
-    Cancel(job);
-    Report(link, 4, ReleasedReport(job, 0));
-    EXPECT_FALSE(Worker(absl::StrCat("w", worker)).seat);
-    Disconnect(link);
-    Advance(absl::Seconds(1));
-  }
-}
-
-TEST_F(FleetTest, ARankIsReadyBeforeItWorks) {  // F55
-  for (const bool ends : {false, true}) {
-    const std::string name = ends ? "w8" : "w9";
-    const Link link = Connect(name);
-    const JobId job = Submit(name, 1);
-    Report(link, 1, ends ? FinishedReport(job, 0) : StepReportOf(job, 0, 1, 2.5));
-    EXPECT_EQ(Job(job).state, v1::JOB_STATE_RECOVERING);
-    EXPECT_THAT(Job(job).reason, HasSubstr("before it was ready"));
-    Cancel(job);
-    Report(link, 2, ReleasedReport(job, 0));
-    Disconnect(link);
-  }
-}
-
-TEST_F(FleetTest, ReportsAreNumberedWithoutAGap) {  // F55
-  Report(second_, 7, StepReportOf(job_, 1, 1, 2.5));
-  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
-  EXPECT_THAT(Job(job_).reason, HasSubstr("report 7 came after report 1"));
-}
-
-TEST_F(FleetTest, NoNumberIsSoLargeThatNoneCanFollow) {  // F55
-  const Link link = Connect("w9");
-  const JobId job = Submit("r", 1);
-  Report(link, ~uint64_t{0}, ReadyReport(job, 0));
-  EXPECT_EQ(Job(job).state, v1::JOB_STATE_RECOVERING);
-  Cancel(job);
-  Report(link, 1, ReleasedReport(job, 0));
-  EXPECT_FALSE(Worker("w9").seat);
-}
-
-TEST_F(FleetTest, TheWordsOfAWorkerAreCutAndPrintable) {  // F52, F55
-  v1::RankReport line = ReadyReport(job_, 0);
-  line.mutable_log()->set_text(std::string("\x1b[2J\a") + std::string(1 << 20, 'x'));
-  Report(first_, 2, line);
-  const std::string logged = Feed(job_).back().log().text();
-  EXPECT_LE(logged.size(), 4096u);
-  EXPECT_THAT(logged, testing::StartsWith("\\x1b[2J\\x07xxx"));
-  v1::RankReport failed = FailedReport(job_, 0, "bad\n" + std::string(3'900'000, 'y'), -1);
-  failed.mutable_failed()->set_operation(std::string(1 << 20, '\b'));
-  Report(first_, 3, failed);
-  EXPECT_LE(Job(job_).reason.size(), 5000u);
-  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("bad\\nyyy"), HasSubstr("more bytes left out)")));
-  EXPECT_LE(Job(job_).ranks[0].reason.size(), 4096u);
-}
-
-// The coordinator lost the end of its log, and with it the last report, which it had acknowledged.
-TEST_F(FleetTest, ARankWhoseEndIsLostEndsItsJob) {
-  Restart();
-  const Link first = Connect(HelloWithRank("w0", 0));
-  const Link second = Connect("w1");
-  Live(absl::Milliseconds(2700), {first, second});
-  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  Live(absl::Milliseconds(600), {first, second});
-  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
-  EXPECT_THAT(Job(job_).reason, AllOf(HasSubstr("rank 1 on worker w1"), HasSubstr("is lost")));
-  EXPECT_EQ(first->Kinds().back(), "abort");
-  Report(second, 9, ReleasedReport(job_, 1));
-  EXPECT_FALSE(Worker("w1").seat);
-}
-
-TEST_F(FleetTest, ALastReportThatComesAfterTheHelloCounts) {
-  Restart();
-  const Link first = Connect(HelloWithRank("w0", 0));
-  const Link second = Connect("w1");
-  Report(second, 2, FinishedReport(job_, 1));
-  Report(first, 2, FinishedReport(job_, 0));
-  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_SUCCEEDED);
-  // Nor does the wait end what the worker does next.
-  const JobId next = Submit("next", 2);
-  Live(absl::Seconds(4), {first, second});
-  EXPECT_EQ(Job(next).state, v1::JOB_STATE_FORMING);
-}
-
-TEST_F(FleetTest, AnImpostorLearnsNoSecretAndCrashesNothing) {  // F55
-  Connect("w2");
-  Connect("w3");
-  const JobId forming = Submit("next", 2);
-  ASSERT_EQ(Job(forming).state, v1::JOB_STATE_FORMING);
-  for (const int rank : {0, 1, 2, -1, 1 << 30}) {
-    v1::Hello hello = HelloOf(absl::StrCat("x", rank), 1);
-    hello.set_job_id(forming.value());
-    hello.set_epoch(1);
-    hello.set_rank(rank);
-    Connect(hello);
-    // Again, now as one that has forgotten its rank, or that insists.
-    EXPECT_THAT(Connect(hello)->Kinds(), testing::Not(testing::Contains("assign")));
-    hello.clear_job_id();
-    EXPECT_THAT(Connect(hello)->Kinds(), testing::Not(testing::Contains("assign")));
-  }
-  EXPECT_EQ(Job(forming).state, v1::JOB_STATE_FORMING);
-}
-
-// A log of a version that believed such a Hello gives a state in which nobody has the seat.
-TEST_F(FleetTest, ALogThatHoldsAnImpostorsHelloIsReplayed) {  // F55
-  v1::Hello hello = HelloOf("x", 1);
-  hello.set_job_id(job_.value());
-  hello.set_epoch(1);
-  hello.set_rank(1 << 30);
-  Connect(hello);
-  Restart();
-  hello.clear_job_id();
-  EXPECT_THAT(Connect(hello)->Kinds(), ElementsAre("welcome"));
-  EXPECT_FALSE(Worker("x").seat);
-  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-}
-
 TEST_F(FleetTest, AnAbortThatABrokenStreamLostIsSentAgain) {
   Disconnect(second_);
   Report(first_, 2, FailedReport(job_, 0, "no memory", -1));
-  const Link again = Connect(HelloWithRank("w1", 1));
+  const auto again = Connect(HelloWithRank("w1", 1));
   EXPECT_THAT(again->Kinds(), ElementsAre("welcome", "abort"));
 }
 
@@ -500,8 +301,8 @@ TEST_F(FleetTest, ARestartedCoordinatorKeepsRanksOfWorkersThatComeBack) {  // F3
   Restart();
   EXPECT_EQ(Describe(controller_->state()), before);
   Advance(absl::Milliseconds(2500));
-  const Link first = Connect(HelloWithRank("w0", 0));
-  const Link second = Connect(HelloWithRank("w1", 1));
+  const auto first = Connect(HelloWithRank("w0", 0));
+  const auto second = Connect(HelloWithRank("w1", 1));
   EXPECT_EQ(first->sent[0].acknowledged(), 2u);
   Live(absl::Seconds(5), {first, second});
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
@@ -516,7 +317,7 @@ TEST_F(FleetTest, AfterARestartAFullLeaseMustPassBeforeAWorkerIsMissed) {
   Restart();
   Advance(absl::Milliseconds(2900));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  const Link first = Connect(HelloWithRank("w0", 0));
+  const auto first = Connect(HelloWithRank("w0", 0));
   Live(absl::Milliseconds(600), {first});
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1"));
@@ -526,7 +327,7 @@ TEST_F(FleetTest, ARestartDuringAnAbortStillWaitsForItsEnd) {  // F33
   Report(first_, 2, FailedReport(job_, 0, "no memory", -1));
   Report(first_, 3, ReleasedReport(job_, 0));
   Restart();
-  const Link second = Connect(HelloWithRank("w1", 1));
+  const auto second = Connect(HelloWithRank("w1", 1));
   EXPECT_THAT(second->Kinds(), ElementsAre("welcome", "abort"));
   Live(absl::Seconds(11), {second});
   EXPECT_FALSE(Worker("w1").alive);
@@ -535,7 +336,7 @@ TEST_F(FleetTest, ARestartDuringAnAbortStillWaitsForItsEnd) {  // F33
 TEST_F(FleetTest, AThawedWorkerIsToldToLeaveAndThenIsIdle) {  // F24
   Live(absl::Seconds(4), {first_});
   ASSERT_FALSE(Worker("w1").alive);
-  const Link thawed = Connect(HelloWithRank("w1", 1));
+  const auto thawed = Connect(HelloWithRank("w1", 1));
   EXPECT_THAT(thawed->Kinds(), ElementsAre("welcome", "abort"));
   Report(thawed, 2, ReleasedReport(job_, 1));
   EXPECT_TRUE(Worker("w1").alive);
@@ -543,7 +344,7 @@ TEST_F(FleetTest, AThawedWorkerIsToldToLeaveAndThenIsIdle) {  // F24
 }
 
 TEST_F(FleetTest, AJobsOwnFailureDetectionGoesBeforeTheCoordinators) {  // F38
-  const Link third = Connect("w2");
+  const auto third = Connect("w2");
   v1::SubmitRequest request = RequestOf("patient", 1);
   request.mutable_spec()->mutable_elastic()->set_failure_detection_ms(9000);
   controller_->jobs().Submit(request, [](absl::StatusOr<v1::SubmitResponse>) {});

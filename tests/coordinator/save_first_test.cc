@@ -1,6 +1,7 @@
 // What becomes of the state of jobs that have to wait (docs/elasticity.md).
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,10 +14,13 @@ namespace sherd {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
 
@@ -95,6 +99,44 @@ TEST(SaveFirst, AWorkerThatComesMeanwhileIsTrainedOn) {
   EXPECT_FALSE(scenario.job(id).save_and_stop);
   scenario.Do(late);
   EXPECT_EQ(scenario.job(id).epoch, Epoch(2));
+}
+
+// A rank may be ready, save and leave before the last one is ready: found by the simulation.
+TEST(SaveFirst, WhatARankHoldsThatLeavesWhileTheWorldFormsIsNotForgotten) {
+  Scenario scenario;
+  const JobId id = RunAll(scenario, 3, "out");
+  scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.ReleaseAll(id, 5);
+  scenario.Do(ExpirePatience(scenario.job(id)));
+  ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("w0", "w1"));
+  scenario.Do(Changed(scenario.job(id), 0, kReady));
+  v1::DurableEvent released = Released(scenario.job(id), 0, 5);
+  // Beside what the epoch before left.
+  v1::Holding& older = *released.mutable_rank_changed()->add_holdings();
+  older = released.rank_changed().holdings(0);
+  older.set_epoch(1);
+  scenario.Do(std::move(released));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  scenario.Do(Changed(scenario.job(id), 1, kReady));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(scenario.job(id).answers.contains(WorkerId("w0")));
+  const std::vector<v1::Holding>& held = scenario.job(id).answers.at(WorkerId("w0")).holdings;
+  EXPECT_THAT(held, Not(IsEmpty()));
+  for (const v1::Holding& version : held) EXPECT_EQ(version.epoch(), 2);
+  scenario.Do(Saved(scenario.job(id), 5, "out/step-5"));
+  scenario.Do(Released(scenario.job(id), 1, 5));
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  // The next world forms without it, and it is told to drop what it holds.
+  scenario.Submit({.name = "other", .max_workers = 1, .priority = 5});
+  ASSERT_TRUE(scenario.worker("w0").seat);
+  for (const char* worker : {"w3", "w4"}) scenario.Do(Joined(worker, 1));
+  ASSERT_THAT(scenario.WorkersOf(id), UnorderedElementsAre("w1", "w3", "w4"));
+  scenario.ReportAll(id, kReady);
+  std::vector<std::string> told;
+  for (const SendRetain& retain : scenario.ActionsOf<SendRetain>()) {
+    told.push_back(retain.worker.value());
+  }
+  EXPECT_THAT(told, Contains("w0"));
 }
 
 TEST(SaveFirst, AWorldThatSavesIsOfWholeGroups) {

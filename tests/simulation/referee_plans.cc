@@ -12,7 +12,8 @@ namespace sherd::simulation {
 void Referee::SeeState(const State& state) {
   for (const auto& [id, record] : state.jobs) {
     Job& job = jobs_[id.value()];
-    if (record.epoch.value() != job.epoch) SeePlan(job, record);
+    // Of one that was planned and cancelled in one turn nobody is told.
+    if (record.epoch.value() != job.epoch && !IsTerminal(record.state)) SeePlan(job, record);
   }
 }
 

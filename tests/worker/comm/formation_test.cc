@@ -1,104 +1,23 @@
+#include "worker/comm/formation.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "communicator_kinds.h"
+#include "formation_fixture.h"
 #include "worker/comm/data_link.h"
-#include "worker/comm/formation.h"
 #include "worker/comm/link_inbox.h"
-#include "worker/comm/link_socket.h"
 
 namespace sherd {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-// Listeners of a group's members and what the members are told.
-class Group {
- public:
-  Group(int size, Transport transport) : aborts_(static_cast<size_t>(size)) {
-    for (int rank = 0; rank < size; ++rank) {
-      listeners_.push_back(*DataListener::Bind());
-      spec_.addresses.push_back(AddressOf(*listeners_.back(), transport));
-    }
-    options_.transport = transport;
-    spec_.job_id = "job";
-    spec_.epoch = 5;
-    spec_.group = "data:0";
-    spec_.secret = "s3cret";
-    options_.arena_bytes = 4096;
-  }
-
-  GroupSpec Spec(int rank) const {
-    GroupSpec spec = spec_;
-    spec.rank = rank;
-    return spec;
-  }
-  absl::StatusOr<std::unique_ptr<Communicator>> Form(const GroupSpec& spec) {
-    const auto rank = static_cast<size_t>(spec.rank);
-    return FormCommunicator(*listeners_[rank], spec, options_, &aborts_[rank]);
-  }
-  absl::StatusOr<std::unique_ptr<Communicator>> Form(int rank) { return Form(Spec(rank)); }
-
-  FormOptions& options() { return options_; }
-  FormationAbort& abort(int rank) { return aborts_[static_cast<size_t>(rank)]; }
-  const std::string& address(int rank) const { return spec_.addresses[static_cast<size_t>(rank)]; }
-  DataListener& listener(int rank) { return *listeners_[static_cast<size_t>(rank)]; }
-  LinkInbox& inbox(int rank) { return listener(rank).inbox(); }
-  // The process of a member that went away, as far as others can see.
-  void CloseListener(int rank) { listeners_[static_cast<size_t>(rank)].reset(); }
-
-  // All ranks form the group and end a barrier.
-  void ExpectForms(int size) {
-    std::vector<std::unique_ptr<Communicator>> members(static_cast<size_t>(size));
-    RunRanks(size, [&](int rank) {
-      auto formed = Form(rank);
-      ASSERT_TRUE(formed.ok()) << formed.status();
-      EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
-      members[static_cast<size_t>(rank)] = *std::move(formed);
-    });
-  }
-
- private:
-  GroupSpec spec_;
-  FormOptions options_;
-  std::vector<std::unique_ptr<DataListener>> listeners_;
-  std::vector<FormationAbort> aborts_;
-};
-
-LinkHello HelloOf(const GroupSpec& spec, int from, int to) {
-  return {.job_id = spec.job_id,
-          .epoch = spec.epoch,
-          .group = spec.group,
-          .secret = spec.secret,
-          .size = static_cast<int32_t>(spec.addresses.size()),
-          .from = from,
-          .to = to};
-}
-
-absl::StatusOr<FileDescriptor> Listen(Transport transport, std::string* address) {
-  return transport == Transport::kShm ? ListenForLinks(address)
-                                      : ListenForTcpLinks("127.0.0.1", address);
-}
-
-// Blocks until the link has a message or has ended.
-ReceivedLinkMessage AwaitMessage(int link) {
-  while (true) {
-    ReceivedLinkMessage received = ReceiveLinkMessage(link);
-    if (received.input != LinkInput::kNothing) return received;
-    std::this_thread::yield();
-  }
-}
 
 class Formation : public testing::TestWithParam<Transport> {};
 
@@ -175,174 +94,6 @@ TEST_P(Formation, AMemberWhoseProcessIsGoneIsNamedAtOnce) {
   }
 }
 
-TEST_P(Formation, AWrongSecretIsRefusedAndBreaksNothing) {
-  Group group(3, GetParam());
-  std::thread stranger([&] {
-    GroupSpec spec = group.Spec(2);
-    spec.secret = "s3creT";
-    spec.addresses[1] = spec.addresses[0];
-    auto listener = *DataListener::Bind();
-    const absl::Status status =
-        FormCommunicator(*listener, spec, group.options(), nullptr).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("wrong secret"));
-  });
-  while (group.inbox(0).empty()) std::this_thread::yield();
-  group.ExpectForms(3);
-  stranger.join();
-}
-
-// F25: an older epoch changes nothing.
-TEST_P(Formation, AStaleEpochIsRefusedBeforeDuringAndAfter) {
-  Group group(3, GetParam());
-  const auto refused = [&](int epoch) {
-    GroupSpec spec = group.Spec(2);
-    spec.epoch = epoch;
-    auto listener = *DataListener::Bind();
-    const absl::Status status =
-        FormCommunicator(*listener, spec, group.options(), nullptr).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 5"));
-  };
-  std::thread before([&] { refused(4); });
-  while (group.inbox(0).empty() || group.inbox(1).empty()) std::this_thread::yield();
-  group.ExpectForms(3);
-  before.join();
-  refused(3);
-}
-
-TEST_P(Formation, ALaterEpochWaitsForItsFormation) {
-  Group group(2, GetParam());
-  const auto form = [&](DataListener& listener, int rank, int64_t epoch) {
-    GroupSpec spec = group.Spec(rank);
-    spec.epoch = epoch;
-    auto formed = FormCommunicator(listener, spec, group.options(), nullptr);
-    ASSERT_TRUE(formed.ok()) << formed.status();
-    EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
-  };
-  std::thread early([&] { form(group.listener(1), 1, 6); });
-  while (group.inbox(0).empty()) std::this_thread::yield();
-  // Another process plays rank 1 of the epoch before.
-  auto listener = *DataListener::Bind();
-  std::thread other([&] { form(*listener, 1, 5); });
-  form(group.listener(0), 0, 5);
-  other.join();
-  form(group.listener(0), 0, 6);
-  early.join();
-}
-
-// A stranger of the same user can send what it likes.
-TEST_P(Formation, GarbageOnTheSocketIsHarmless) {
-  Group group(3, GetParam());
-  std::vector<FileDescriptor> strangers;
-  for (int i = 0; i < 300; ++i) {
-    auto link = ConnectLink(group.address(i % 3));
-    ASSERT_TRUE(link.ok());
-    switch (i % 6) {
-      case 0:  // says nothing
-        break;
-      case 1: {
-        const std::string noise(static_cast<size_t>(i * 40), '\xa5');
-        EXPECT_GT(::send(link->get(), noise.data(), noise.size(), MSG_NOSIGNAL), 0);
-        break;
-      }
-      case 2:
-        EXPECT_TRUE(SendLinkMessage(link->get(), LinkGoodbye{.text = "x"}).ok());
-        break;
-      case 3:  // a segment of its own, unasked
-        EXPECT_TRUE(SendLinkMessage(link->get(), LinkSegment{}, link->get()).ok());
-        break;
-      case 4: {
-        LinkHello hello = HelloOf(group.Spec(0), 2, i % 3);
-        hello.secret = "guess";
-        EXPECT_TRUE(SendLinkMessage(link->get(), hello).ok());
-        break;
-      }
-      case 5:
-        link->Close();
-        continue;
-    }
-    strangers.push_back(*std::move(link));
-  }
-  group.ExpectForms(3);
-}
-
-TEST(LinkInbox, AFullInboxDelaysMembersOnly) {
-  LinkInbox inbox({.max_parked = 4, .max_wait = absl::Minutes(1)});
-  std::vector<FileDescriptor> kept;
-  for (int i = 0; i < 10; ++i) {
-    std::string address;
-    const FileDescriptor listener = *ListenForLinks(&address);
-    FileDescriptor link = *ConnectLink(address);
-    kept.push_back(*AcceptLink(listener.get()));
-    inbox.Add(std::move(link),
-              LinkHello{.job_id = "job", .epoch = 1, .group = "g", .secret = "", .from = i});
-  }
-  const auto taken = inbox.Take({"job", 1, "g", 0});
-  ASSERT_EQ(taken.size(), 4u);
-  EXPECT_EQ(taken.front().hello.from, 6);
-  EXPECT_TRUE(inbox.empty());
-  // The owner of a link that had to go sees it end without a word, and connects again.
-  EXPECT_EQ(ReceiveLinkMessage(kept.front().get()).input, LinkInput::kClosed);
-}
-
-TEST(LinkInbox, LinksThatNobodyClaimsGoAtTheirDeadline) {
-  LinkInbox inbox({.max_parked = 4, .max_wait = absl::ZeroDuration()});
-  inbox.Add(FileDescriptor(), LinkHello{});
-  EXPECT_FALSE(inbox.empty());
-  inbox.CloseExpired();
-  EXPECT_TRUE(inbox.empty());
-}
-
-TEST_P(Formation, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
-  Group group(2, GetParam());
-  std::thread member([&] {
-    auto formed = group.Form(1);
-    ASSERT_TRUE(formed.ok()) << formed.status();
-    EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
-  });
-  const LinkInbox::Key key{"job", 5, "data:0", 0};
-  for (int closed = 0; closed < 3;) closed += static_cast<int>(group.inbox(0).Take(key).size());
-  auto formed = group.Form(0);
-  ASSERT_TRUE(formed.ok()) << formed.status();
-  EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
-  member.join();
-}
-
-TEST_P(Formation, AnImpostorAtAMembersAddressGetsNoSegment) {
-  Group group(2, GetParam());
-  std::string address;
-  const FileDescriptor impostor = *Listen(GetParam(), &address);
-  GroupSpec spec = group.Spec(1);
-  spec.addresses[0] = address;
-  std::thread member(
-      [&] { EXPECT_EQ(group.Form(spec).status().code(), absl::StatusCode::kPermissionDenied); });
-  FileDescriptor link;
-  while (!link.valid()) link = *AcceptLink(impostor.get());
-  EXPECT_EQ(AwaitMessage(link.get()).input, LinkInput::kMessage);  // its Hello
-  EXPECT_TRUE(SendLinkMessage(link.get(), LinkSegment{.secret = "?"}, link.get()).ok());
-  const ReceivedLinkMessage answer = AwaitMessage(link.get());
-  EXPECT_TRUE(std::holds_alternative<LinkGoodbye>(answer.message));
-  EXPECT_FALSE(answer.attached.valid());
-  member.join();
-}
-
-TEST(ShmFormation, ASegmentThatMayShrinkIsRefused) {
-  Group group(2, Transport::kShm);
-  std::thread member([&] {
-    const absl::Status status = group.Form(0).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1's segment"));
-  });
-  const FileDescriptor link = *ConnectLink(group.address(0));
-  ASSERT_TRUE(SendLinkMessage(link.get(), HelloOf(group.Spec(1), 1, 0)).ok());
-  EXPECT_TRUE(std::holds_alternative<LinkSegment>(AwaitMessage(link.get()).message));
-  const FileDescriptor event(::eventfd(0, EFD_CLOEXEC));
-  EXPECT_TRUE(SendLinkMessage(link.get(), LinkSegment{.secret = "s3cret"}, event.get()).ok());
-  member.join();
-}
-
-// F59: members that were told different things.
 TEST_P(Formation, MembersMustAgreeOnTheSize) {
   Group group(3, GetParam());
   RunRanks(3, [&](int rank) {

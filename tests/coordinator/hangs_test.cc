@@ -1,0 +1,145 @@
+// Who is to blame when nothing moves.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/runtime/hang_verdict.h"
+#include "coordinator/runtime/state_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/coordinator/elastic_fixture.h"
+
+namespace sherd {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(ElasticTest, AHangNamesRankWorkerStepAndOperation) {
+  Say("w0", StepReportOf(job_, 0, 2, 3.5));
+  Live(absl::Seconds(29));
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
+  Advance(absl::Milliseconds(1800));
+  ASSERT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+    Locate("w1", 1, "backward h.3 round 0", /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Job(job_).reason,
+              HasSubstr("rank 1 on worker w1 hangs after step 1 (backward h.3 round 0)"));
+  EXPECT_EQ(links_.at("w0")->Kinds().back(), "abort");
+}
+
+TEST_F(ElasticTest, WhomTheOthersMissIsToBlameWhenAllWait) {
+  Say("w0", StepReportOf(job_, 0, 2, 3.5));
+  Live(absl::Milliseconds(30'900));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+    Locate("w1", 1, "gather h.1", /*waiting=*/true, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_THAT(Job(job_).reason, HasSubstr("the others wait for rank 1 on worker w1"));
+}
+
+// Rank 0 waits for one that only waits itself, in another group.
+TEST(HangVerdict, WhoOnlyWaitsForAnotherIsNotToBlame) {
+  JobRecord job;
+  job.ranks.resize(3);
+  for (int rank = 0; rank < 3; ++rank) job.ranks[rank].worker = WorkerId(absl::StrCat("w", rank));
+  std::map<int, v1::RankPosition> positions;
+  for (int rank = 0; rank < 3; ++rank) {
+    positions[rank].set_waiting(true);
+    if (rank < 2) positions[rank].add_missing(rank + 1);
+  }
+  EXPECT_EQ(JudgeHang(job, positions, absl::Seconds(30)).rank, 2);
+  // Who has finished works on nothing, and says so by saying nothing.
+  job.ranks[2].left = true;
+  positions.erase(2);
+  positions[1].clear_missing();
+  EXPECT_EQ(JudgeHang(job, positions, absl::Seconds(30)).rank, 1);
+}
+
+TEST_F(ElasticTest, RanksThatMoveDoNotHang) {
+  Say("w0", StepReportOf(job_, 0, 2, 3.5));
+  Live(absl::Milliseconds(30'900));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w0", 0, probe == 0 ? "forward h.0" : "forward h.1", /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(ElasticTest, WhatTheCoordinatorSleptThroughIsNoHang) {
+  Say("w0", StepReportOf(job_, 0, 2, 3.5));
+  Live(absl::Seconds(20));
+  Freeze(absl::Seconds(60));
+  Live(absl::Seconds(9));
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
+}
+
+TEST_F(ElasticTest, SlowStepsAreGivenFiveTimesTheirMedian) {
+  for (int64_t step = 2; step < 6; ++step) {
+    v1::RankReport report = StepReportOf(job_, 0, step, 3.5);
+    report.mutable_step()->set_step_ms(20'000);
+    Say("w0", report);
+    Live(absl::Milliseconds(600));
+  }
+  Live(absl::Seconds(98));
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
+  Live(absl::Seconds(3));
+  EXPECT_THAT(links_.at("w0")->Kinds(), Contains("locate"));
+}
+
+// Its files are written after the last step, which has taken longer than a step may.
+TEST_F(ElasticTest, ARankThatHangsAfterTheLastStepIsFound) {
+  Say("w0", StepReportOf(job_, 0, 1000, 3.5));
+  const absl::Duration writing = StateTime(Job(job_).spec);
+  Live(absl::Seconds(119) + writing);
+  EXPECT_THAT(links_.at("w0")->Kinds(), Not(Contains("locate")));
+  const auto asked = [&] {
+    const std::vector<std::string> kinds = links_.at("w0")->Kinds();
+    return std::count(kinds.begin(), kinds.end(), "locate");
+  };
+  const auto await_question = [&] {
+    const auto before = asked();
+    for (int i = 0; i < 40 && asked() == before; ++i) Live(absl::Milliseconds(100));
+    ASSERT_GT(asked(), before);
+  };
+  await_question();
+  // What writes does not hang.
+  for (const char* where : {"writing (file operation 7)", "writing (file operation 8)"}) {
+    Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
+    Locate("w1", 1, where, /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Seconds(119) + writing);
+  await_question();
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w0", 0, "writing (file operation 3)", /*waiting=*/true, {1});
+    Locate("w1", 1, "writing (file operation 8)", /*waiting=*/false, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+  EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1 hangs"));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("writing (file operation 8)"));
+}
+
+// The output is there: whoever does not come to its end is not waited for.
+TEST_F(ElasticTest, ARankThatHangsWhenAnotherHasFinishedHoldsNoJobUp) {
+  Say("w0", StepReportOf(job_, 0, 1000, 3.5));
+  Say("w0", FinishedReport(job_, 0));
+  Live(absl::Milliseconds(120'600) + StateTime(Job(job_).spec));
+  for (int probe = 0; probe < 2; ++probe) {
+    Locate("w1", 1, "writing (file operation 8)", /*waiting=*/true, {});
+    Advance(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_SUCCEEDED);
+}
+
+}  // namespace
+}  // namespace sherd
