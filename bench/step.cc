@@ -103,9 +103,9 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
   StepCommits commits(/*segment=*/nullptr, /*report=*/nullptr);
   const std::unique_ptr<Model> model =
       MakeModel(plan.shape, plan.inventory, options.micro_batch, options.seq_len,
-                KeptActivations::kEverything, *ops, meter);
-  RandomBytes source(options.micro_batch * options.seq_len,
-                     options.global_batch * options.seq_len);
+                KeptActivations::kEverything, *ops, meter, /*tensor=*/nullptr, LossOptions{},
+                {.room = RoomIn(plan), .gradients = memory.gradients()});
+  RandomBytes source(options.micro_batch * options.seq_len, options.global_batch * options.seq_len);
   StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, commits, source,
                         meter);
   InitializeParameters(plan, spec.train().seed(), memory, *ops);

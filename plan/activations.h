@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "plan/gradient_room.h"
 #include "plan/model_shape.h"
 #include "plan/tensor_part.h"
 
@@ -23,10 +25,15 @@ int64_t HeadChunkRows(const ModelPart& part, int64_t rows);
 // Bytes that a member keeps of a row's logits for the other members.
 inline constexpr int64_t kLogitStatisticsBytes = 3 * 4;
 
+// A place for the logits of a chunk, if that takes less memory than their sharing one with the
+// widest activation inside a block: then the last block's gradients come to lie there.
+std::optional<int64_t> PlaceLogits(const ModelPart& part, int64_t rows, GradientRoom& room);
+
 // Predicts, to the byte, what a member of a tensor-parallel group keeps in Pool::kActivations for
-// micro-batches of `batch` sequences of `tokens` tokens. `part` is of `shape`.
+// micro-batches of `batch` sequences of `tokens` tokens: beside `room`, where there is a backward
+// pass. `part` is of `shape`.
 int64_t PredictActivationBytes(const ModelShape& shape, const ModelPart& part, int64_t batch,
-                               int64_t tokens, KeptActivations kept);
+                               int64_t tokens, KeptActivations kept, GradientRoom room = {});
 
 // Those of them that lie in the arena of the tensor-parallel group, a multiple of 64; none in a
 // group of one.

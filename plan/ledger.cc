@@ -148,6 +148,16 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int64_t
   return BuildEvalPlan(plan.inventory, plan.layout, plan.strategy, options);
 }
 
+GradientRoom RoomIn(const RankPlan& plan) {
+  const bool scattered = plan.ScattersEachMicroBatch();
+  if (scattered && plan.micro_batches.rounds > 1) return {};
+  std::vector<int64_t> bytes;
+  for (const UnitLayout& unit : plan.layout.units) {
+    bytes.push_back((scattered ? unit.shard_elements : unit.padded_elements) * plan.grad_bytes);
+  }
+  return GradientRoom(bytes, plan.inventory.tied && !scattered ? 1 : 0);
+}
+
 KeptActivations KeptBy(const v1::ParallelSpec& parallel) {
   return parallel.recompute() == v1::RECOMPUTE_BLOCK ? KeptActivations::kBlockInputs
                                                      : KeptActivations::kEverything;
@@ -339,8 +349,9 @@ v1::RankLedger PredictLedger(const RankPlan& plan, const v1::JobSpec& spec, int 
                           ? TransientElements(plan, MaxGatheredBlocks(plan.step, plan.inventory)) *
                                 plan.param_bytes
                           : 0);
-  predict("activations", PredictActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
-                                                spec.train().seq_len(), KeptBy(spec.parallel())));
+  predict("activations",
+          PredictActivationBytes(plan.shape, plan.part(), spec.train().micro_batch(),
+                                 spec.train().seq_len(), KeptBy(spec.parallel()), RoomIn(plan)));
   predict("comm", PredictCommBytes(plan, media));
   predict("scratch", ScratchOf(plan, spec).Bytes(threads));
   (*ledger.mutable_memory())["peak"].set_predicted(peak);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/activations.h"
+#include "plan/gradient_room.h"
 #include "plan/groups.h"
 #include "plan/parameters.h"
 #include "plan/scratch.h"
@@ -66,6 +67,11 @@ StepPlan BuildEvalPlanFor(const RankPlan& plan, const v1::JobSpec& spec, int64_t
 // Bytes of an exchange record: fixed part and what each round adds.
 inline constexpr int64_t kExchangeFixedBytes = 112;
 inline constexpr int64_t kExchangeBytesPerRound = 16;
+
+// The room for activations that the rank's gradients leave until they are written: whole ones in
+// their unit's backward, of a tied embedding in the head's, whatever the round; sums of scattered
+// ones behind it, but only with one round have none been kept before.
+GradientRoom RoomIn(const RankPlan& plan);
 
 // What the job's model keeps of a forward pass.
 KeptActivations KeptBy(const v1::ParallelSpec& parallel);

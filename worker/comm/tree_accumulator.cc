@@ -43,9 +43,9 @@ TreeAccumulator::TreeAccumulator(int64_t elements, DType dtype, int64_t max_leav
 }
 
 TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
-                                 int64_t max_leaves, int64_t leaves_per_fold, int64_t padding)
+                                 int64_t max_leaves, int64_t leaves_per_fold)
     : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
-  owned_.emplace_back(meter, pool, elements * SizeOf(dtype), padding * SizeOf(dtype));
+  owned_.emplace_back(meter, pool, elements * SizeOf(dtype));
   buffers_.push_back(owned_.back().data());
   AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
 }

@@ -16,13 +16,13 @@ namespace sherd {
 // 0…n−1 has the same bits however the leaves are spread over calls. Not thread-safe.
 class TreeAccumulator {
  public:
-  // Counts its first buffer in `meter` under `pool`, for it is where the sum ends up, the last
-  // `padding` elements of it under Pool::kPadding, and further buffers under Pool::kAccumulators.
-  // There are BufferCount(max_leaves, leaves_per_fold) of `elements` values each, allocated here
-  // and kept until destruction. At most `max_leaves` leaves between two Resets; every Fold but the
-  // last before a Reset brings a multiple of `leaves_per_fold`.
+  // Counts its first buffer in `meter` under `pool`, for it is where the sum ends up, and further
+  // buffers under Pool::kAccumulators. There are BufferCount(max_leaves, leaves_per_fold) of
+  // `elements` values each, allocated here and kept until destruction. At most `max_leaves` leaves
+  // between two Resets; every Fold but the last before a Reset brings a multiple of
+  // `leaves_per_fold`.
   TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype, int64_t max_leaves,
-                  int64_t leaves_per_fold = 1, int64_t padding = 0);
+                  int64_t leaves_per_fold = 1);
   // As above, but its first buffer is `first` (elements), which outlives it and counts elsewhere.
   TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t elements, DType dtype,
                   int64_t max_leaves, int64_t leaves_per_fold);

@@ -31,15 +31,22 @@ struct BlockActivations {
   float* mlp = nullptr;          // (N, F) before GELU; (N, 2F) gate and up before SwiGLU
 };
 
+// Memory that activations may take until gradients are written there, which count it: the room that
+// a step's gradients leave, and where these begin. No room without a backward pass.
+struct SpareMemory {
+  GradientRoom room;
+  std::byte* gradients = nullptr;
+};
+
 // What a model keeps in Pool::kActivations for micro-batches of up to `batch` × `tokens`. Unless
 // everything is kept all layers share one block's activations; without a backward pass also one
 // residual stream, and there is no gradient of it.
 class Activations {
  public:
   // What members sum or gather lies in `arena` (TensorArenaActivationBytes); null in a group of
-  // one.
+  // one. What finds a place in `spare`, which outlives this, lies there and is not counted.
   Activations(const ModelShape& shape, const ModelPart& part, int64_t batch, int64_t tokens,
-              KeptActivations kept, std::byte* arena, MemoryMeter& meter);
+              KeptActivations kept, std::byte* arena, MemoryMeter& meter, SpareMemory spare = {});
   Activations(const Activations&) = delete;
   ~Activations() { meter_.Freed(Pool::kActivations, arena_bytes_); }
 
@@ -58,9 +65,9 @@ class Activations {
   // same memory as `normed` in a group of one.
   float* narrow() const { return narrow_; }
   // (N, max(F, (H + 2K)·D)): the MLP's activation, the gradients inside a block.
-  float* wide() const { return wide_or_logits_; }
-  // (M, V). Shares storage with `wide`: no block computes while logits are alive.
-  float* logits() const { return wide_or_logits_; }
+  float* wide() const { return wide_; }
+  // (M, V). May share storage with `wide`: no block computes while logits are alive.
+  float* logits() const { return logits_; }
   // (M), in the arena, and (S, M). Null in a group of one.
   LogitStatistics* statistics() const { return statistics_; }
   LogitStatistics* gathered_statistics() const { return gathered_statistics_; }
@@ -74,11 +81,14 @@ class Activations {
   }
   std::byte* AllocateBytes(int64_t bytes);
   float* Allocate(int64_t elements);
+  // For what the backward of block `layer` is the last to read; of the head for layer == layers.
+  float* AllocateFor(int64_t layer, int64_t elements);
   std::byte* TakeArena(int64_t bytes);
-  BlockActivations AllocateBlock(const ModelShape& shape, const ModelPart& part, int64_t rows);
+  void AllocateBlock(const ModelShape& shape, const ModelPart& part, int64_t layer, int64_t rows);
   void PlaceInArena(const ModelShape& shape, const ModelPart& part, int64_t rows, bool trains);
 
   MemoryMeter& meter_;
+  SpareMemory spare_;
   std::byte* const arena_;
   int64_t arena_bytes_ = 0;
   std::vector<Buffer> buffers_;
@@ -89,7 +99,8 @@ class Activations {
   float* d_residual_ = nullptr;
   float* normed_ = nullptr;
   float* narrow_ = nullptr;
-  float* wide_or_logits_ = nullptr;
+  float* wide_ = nullptr;
+  float* logits_ = nullptr;
   LogitStatistics* statistics_ = nullptr;
   LogitStatistics* gathered_statistics_ = nullptr;
 };

@@ -1,5 +1,7 @@
 #include "worker/model/gpt2.h"
 
+#include <utility>
+
 #include "worker/model/unit_view.h"
 
 namespace sherd {
@@ -24,9 +26,10 @@ Gpt2BlockOffsets BlockOffsetsOf(const Unit& unit) {
 
 Gpt2::Gpt2(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
            KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
-           const LossOptions& loss)
+           const LossOptions& loss, SpareMemory spare)
     : Transformer(shape, inventory, batch, tokens, kept,
-                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter, tensor, loss),
+                  OffsetOf(inventory.units.front(), "wte.weight"), ops, meter, tensor, loss,
+                  std::move(spare)),
       wpe_(OffsetOf(inventory.units.front(), "wpe.weight")),
       ln_f_w_(OffsetOf(inventory.units.back(), "ln_f.weight")),
       ln_f_b_(OffsetOf(inventory.units.back(), "ln_f.bias")) {

@@ -1,6 +1,7 @@
 #include "worker/model/llama.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 #include "worker/model/unit_view.h"
@@ -38,10 +39,10 @@ RotaryParams RotaryOf(const RotaryShape& shape) {
 
 Llama::Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
              KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
-             const LossOptions& loss)
+             const LossOptions& loss, SpareMemory spare)
     : Transformer(shape, inventory, batch, tokens, kept,
                   OffsetOf(inventory.units.front(), "model.embed_tokens.weight"), ops, meter,
-                  tensor, loss),
+                  tensor, loss, std::move(spare)),
       final_norm_w_(OffsetOf(inventory.units.back(), "model.norm.weight")),
       rotary_table_(meter, Pool::kActivations,
                     tokens * shape.head_size() * static_cast<int64_t>(sizeof(float))) {

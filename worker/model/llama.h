@@ -24,7 +24,7 @@ class Llama final : public Transformer {
  public:
   Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
         KeptActivations kept, Ops& ops, MemoryMeter& meter, TensorGroup* tensor,
-        const LossOptions& loss);
+        const LossOptions& loss, SpareMemory spare);
 
  private:
   void PositionsForward(const UnitParams& params, const float* embedded, float* out,

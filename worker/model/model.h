@@ -7,9 +7,9 @@
 #include "absl/types/span.h"
 #include "kernels/memory.h"
 #include "kernels/ops.h"
-#include "plan/activations.h"
 #include "plan/model_shape.h"
 #include "plan/parameters.h"
+#include "worker/model/activations.h"
 #include "worker/model/tensor_group.h"
 
 namespace sherd {
@@ -68,9 +68,11 @@ class Model {
 // The model of shape.arch, or the part of it that the inventory describes, with room for
 // micro-batches of up to `batch` sequences of up to `tokens` tokens. Backward gives the same bits
 // whatever is `kept`, and may not be called when that is kNothing. `tensor` is the member's group,
-// nullptr exactly when inventory.part.place.degree is 1; it outlives the model.
+// nullptr exactly when inventory.part.place.degree is 1; it outlives the model. So does `spare`,
+// and between a unit's Forward and its Backward nobody but the model writes there.
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                                  int64_t tokens, KeptActivations kept, Ops& ops, MemoryMeter& meter,
-                                 TensorGroup* tensor = nullptr, const LossOptions& loss = {});
+                                 TensorGroup* tensor = nullptr, const LossOptions& loss = {},
+                                 SpareMemory spare = {});
 
 }  // namespace sherd

@@ -1,5 +1,7 @@
 #include "worker/model/transformer.h"
 
+#include <utility>
+
 #include "common/check.h"
 #include "worker/model/gpt2.h"
 #include "worker/model/llama.h"
@@ -9,14 +11,15 @@ namespace sherd {
 
 Transformer::Transformer(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                          int64_t tokens, KeptActivations kept, int64_t token_embedding, Ops& ops,
-                         MemoryMeter& meter, TensorGroup* tensor, const LossOptions& loss)
+                         MemoryMeter& meter, TensorGroup* tensor, const LossOptions& loss,
+                         SpareMemory spare)
     : shape_(shape),
       part_(inventory.part),
       tied_(inventory.tied),
       token_embedding_(token_embedding),
       ops_(ops),
       activations_(shape, part_, batch, tokens, kept, tensor == nullptr ? nullptr : tensor->arena(),
-                   meter),
+                   meter, std::move(spare)),
       stream_(part_, shape.hidden, activations_, tensor),
       capacity_rows_(batch * tokens),
       capacity_tokens_(tokens),
@@ -158,14 +161,14 @@ double Transformer::HeadBackward(absl::Span<const UnitParams> params,
 
 std::unique_ptr<Model> MakeModel(const ModelShape& shape, const Inventory& inventory, int64_t batch,
                                  int64_t tokens, KeptActivations kept, Ops& ops, MemoryMeter& meter,
-                                 TensorGroup* tensor, const LossOptions& loss) {
+                                 TensorGroup* tensor, const LossOptions& loss, SpareMemory spare) {
   switch (shape.arch) {
     case Architecture::kGpt2:
-      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter, tensor,
-                                    loss);
+      return std::make_unique<Gpt2>(shape, inventory, batch, tokens, kept, ops, meter, tensor, loss,
+                                    std::move(spare));
     case Architecture::kLlama:
       return std::make_unique<Llama>(shape, inventory, batch, tokens, kept, ops, meter, tensor,
-                                     loss);
+                                     loss, std::move(spare));
   }
   SHERD_CHECK(false && "unknown architecture");
   return nullptr;

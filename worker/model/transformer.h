@@ -27,7 +27,7 @@ class Transformer : public Model {
   // token_embedding: its offset in unit 0.
   Transformer(const ModelShape& shape, const Inventory& inventory, int64_t batch, int64_t tokens,
               KeptActivations kept, int64_t token_embedding, Ops& ops, MemoryMeter& meter,
-              TensorGroup* tensor, const LossOptions& loss);
+              TensorGroup* tensor, const LossOptions& loss, SpareMemory spare);
 
   AttentionShape AttentionShapeOf(const MicroBatch& micro_batch) const;
 

@@ -116,7 +116,8 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       model_(MakeModel(
           plan.shape, plan.inventory, spec_.train().micro_batch(), spec_.train().seq_len(),
           KeptBy(spec_.parallel()), *ops_, meter_, tensor_.get(),
-          {.z_loss = spec_.train().z_loss(), .label_smoothing = spec_.train().label_smoothing()})),
+          {.z_loss = spec_.train().z_loss(), .label_smoothing = spec_.train().label_smoothing()},
+          {.room = RoomIn(plan), .gradients = memory_.gradients()})),
       executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),

@@ -47,8 +47,9 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const Ver
   units_.resize(plan.layout.units.size());
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, unit);
   if (plan.keeps_versions) PlaceVersions(versions);
-  // Whole gradients lie one unit behind the other, so that a bucket of units is one run of
-  // elements.
+  // Gradients lie one unit behind the other: a bucket of units is one run of elements, and what
+  // they leave free before a backward one room.
+  if (plan.ScattersEachMicroBatch() && !plan.AddsReplicas()) PlaceSums(plan);
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceGradients(plan, unit);
   PlaceTransient(plan);
   SHERD_CHECK(sharers_.used == ArenaBytes(plan));
@@ -148,27 +149,37 @@ void RankMemory::PlaceVersions(const VersionSlots& versions) {
   Count(Pool::kReplicas, versions.bytes - updated_bytes_);
 }
 
+void RankMemory::PlaceSums(const RankPlan& plan) {
+  int64_t elements = 0;
+  int64_t filled = 0;
+  for (const UnitLayout& unit : plan.layout.units) {
+    elements += unit.shard_elements;
+    filled += unit.Filled(plan.ShardIndex()).size();
+  }
+  next_sum_ =
+      TakeHost(Pool::kGrads, elements * plan.grad_bytes, (elements - filled) * plan.grad_bytes);
+}
+
 void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
   const UnitLayout& layout = plan.layout.units[static_cast<size_t>(index)];
   UnitMemory& unit = units_[static_cast<size_t>(index)];
   const MicroBatches& split = plan.micro_batches;
   if (plan.ScattersEachMicroBatch()) {
     const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex()).size();
-    const int64_t leaves = split.CountOf(split.replica_of(plan.data_rank));
-    if (plan.AddsReplicas()) {
-      unit.owned_grads = TakeArena(replicas_, Pool::kGrads, layout.shard_elements * plan.grad_bytes,
-                                   padding * plan.grad_bytes);
-      unit.tree = std::make_unique<TreeAccumulator>(meter_, unit.owned_grads, layout.shard_elements,
-                                                    grad_type_, leaves, split.replica_size());
-    } else {
-      unit.tree =
-          std::make_unique<TreeAccumulator>(meter_, Pool::kGrads, layout.shard_elements, grad_type_,
-                                            leaves, split.replica_size(), padding);
-    }
+    const int64_t bytes = layout.shard_elements * plan.grad_bytes;
+    std::byte* const sum =
+        plan.AddsReplicas() ? TakeArena(replicas_, Pool::kGrads, bytes, padding * plan.grad_bytes)
+                            : std::exchange(next_sum_, next_sum_ + bytes);
+    if (plan.AddsReplicas()) unit.owned_grads = sum;
+    unit.tree = std::make_unique<TreeAccumulator>(meter_, sum, layout.shard_elements, grad_type_,
+                                                  split.CountOf(split.replica_of(plan.data_rank)),
+                                                  split.replica_size());
+    if (index == 0) gradients_ = sum;
     return;
   }
   unit.grads = TakeArena(sharers_, Pool::kGrads, layout.padded_elements * plan.grad_bytes,
                          (layout.padded_elements - layout.elements) * plan.grad_bytes);
+  if (index == 0) gradients_ = unit.grads;
   unit.owned_grads = unit.grads + unit.owned.begin * plan.grad_bytes;
   if (split.rounds > 1) {
     unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators,

@@ -85,6 +85,10 @@ class RankMemory {
   DType param_type() const { return param_type_; }
   DType grad_type() const { return grad_type_; }
 
+  // Where the gradients of the first unit begin. Before they are written their memory is others'
+  // (RoomIn, plan/ledger.h), so padding may hold anything.
+  std::byte* gradients() const { return gradients_; }
+
   // Room (padded elements) for a unit's gathered parameters until it is freed.
   std::byte* AcquireGathered(int unit);
   void FreeGathered(int unit);
@@ -106,6 +110,8 @@ class RankMemory {
   void Count(Pool pool, int64_t bytes);
   void PlaceVersions(const VersionSlots& versions);
   void PlaceState(const RankPlan& plan, int index);
+  // Takes memory for the sums of scattered gradients of all units.
+  void PlaceSums(const RankPlan& plan);
   void PlaceGradients(const RankPlan& plan, int index);
   void PlaceTransient(const RankPlan& plan);
 
@@ -122,6 +128,9 @@ class RankMemory {
   int64_t updated_bytes_ = 0;             // of the version that is updated, as counted by unit
   std::vector<Buffer> buffers_;
   std::vector<UnitMemory> units_;
+
+  std::byte* gradients_ = nullptr;
+  std::byte* next_sum_ = nullptr;  // where the next unit's is placed
 
   std::byte* gathered_embedding_ = nullptr;
   std::byte* gathered_head_ = nullptr;

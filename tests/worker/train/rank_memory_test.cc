@@ -140,5 +140,25 @@ TEST(RankMemory, DecaysEveryOwnedElementByTheRuleOfItsParameter) {
   });
 }
 
+// Where gradients or sums of them lie one unit behind the other, others can tell from their sizes
+// what lies where (RoomIn).
+TEST(RankMemory, HasGradientsOfUnitsOneBehindTheOther) {
+  ForEachWorld([](const World& world) {
+    for (int index = 0; index < world.ranks; ++index) {
+      LoneRank rank(world.spec, index, world.ranks);
+      const bool scattered = rank.plan.ScattersEachMicroBatch();
+      const std::byte* next = rank.memory.gradients();
+      ASSERT_NE(next, nullptr);
+      for (size_t unit = 0; unit < rank.plan.layout.units.size(); ++unit) {
+        const UnitLayout& layout = rank.plan.layout.units[unit];
+        UnitMemory& memory = rank.memory.unit(static_cast<int>(unit));
+        // An empty sum is in the first of the tree's buffers.
+        EXPECT_EQ(scattered ? memory.tree->Finish() : memory.grads, next) << world.title;
+        next += (scattered ? layout.shard_elements : layout.padded_elements) * rank.plan.grad_bytes;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace sherd
