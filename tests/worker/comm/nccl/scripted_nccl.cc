@@ -300,7 +300,9 @@ NcclResult ScriptedNccl::GroupEnd() {
   std::map<NcclComm, std::vector<Kernel>> kernels;
   for (const auto& [comm, call] : group.calls) {
     std::vector<Kernel>& of_comm = kernels[comm];
-    const auto same_stream = [&call](const Kernel& kernel) { return kernel.stream == call.first; };
+    const auto same_stream = [stream = call.first](const Kernel& kernel) {
+      return kernel.stream == stream;
+    };
     auto kernel = std::find_if(of_comm.begin(), of_comm.end(), same_stream);
     if (kernel == of_comm.end()) kernel = of_comm.insert(of_comm.end(), {call.first, {}});
     kernel->items.push_back(call.second);
