@@ -65,13 +65,11 @@ class Operations(EndToEnd):
         self.sherd("cancel", job, check=0)
         self.start_workers(2)
         again = self.submit(path, *saving, "--set", "checkpoint.resume=latest")
-
-        # The job's own step is the checkpoint's before it has trained one.
-        def steps():
-            return [event["step"] for event in map(json.loads, self.feed(again)) if event["event"] == "step"]
-
-        wait_for(steps, "a step of the resumed job")
-        self.assertGreater(steps()[0], 50, "it went on from a checkpoint")
+        self.wait_for_step(again, 60)
+        # Before it has trained one, its step is the checkpoint's.
+        self.wait_for_step(again, self.get(again)["step"] + 1)
+        first = next(event for event in map(json.loads, self.feed(again)) if event["event"] == "step")
+        self.assertGreater(first["step"], 50, "it went on from a checkpoint")
 
     def test_a_restored_backup_takes_on_the_workers_that_have_gone_on_since(self):
         coordinator = self.start_coordinator()
