@@ -31,7 +31,7 @@ cmake --build --preset release
 stage "thread-safety analysis"
 /usr/bin/python3 scripts/check_thread_safety.py build/release
 stage "fuzzing"
-scripts/check_fuzz.sh 15
+SHERD_FUZZ_SEED=1 scripts/check_fuzz.sh 15
 stage "deployment files"
 scripts/check_deploy.sh
 stage "seeded faults"
