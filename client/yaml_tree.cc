@@ -36,7 +36,10 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Refuse(mark, "aliases (*name) are not allowed in a job file; write the value out");
+    Refuse(
+        mark,
+        "aliases (*name) are not allowed in a job file; write the value out, and put a pattern in "
+        "quotes, as in '*.txt'");
     YamlNode node;
     node.line = mark.line + 1;
     Attach(std::move(node));
