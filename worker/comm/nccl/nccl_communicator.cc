@@ -32,9 +32,9 @@ NcclCommunicator::NcclCommunicator(NcclEpoch& epoch, int rank, std::vector<Membe
       stream_(std::move(device.stream)),
       cleared_(std::move(device.cleared)),
       operations_(rank, std::move(members),
-                  {.operation_timeout = operation_timeout, .first_sequence = 0, .on_end = [this] {
-                     epoch_.Abort(operations_.status());
-                   }}) {
+                  {.operation_timeout = operation_timeout,
+                   .first_sequence = 0,
+                   .on_end = [this](const absl::Status& error) { epoch_.Abort(error); }}) {
   SHERD_CHECK(options.piece_bytes > 0 && options.piece_bytes % 4 == 0);
   listener_ =
       epoch_.Listen([this](const absl::Status& reason) { operations_.Abort(reason.message()); });
