@@ -17,6 +17,7 @@
 #include "worker/checkpoint/find.h"
 #include "worker/checkpoint/save.h"
 #include "worker/comm/formation.h"
+#include "worker/comm/staged_communicator.h"
 #include "worker/data/inspect.h"
 #include "worker/data/job_tokens.h"
 #include "worker/data/roots.h"
@@ -25,6 +26,7 @@
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_copy.h"
+#include "worker/train/device_memory.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/introduction.h"
 #include "worker/train/probe.h"
@@ -177,9 +179,11 @@ class RankTrainer final : public Trainer {
     SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
     SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
-    SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(assignment_, plan, options_.threads),
-                                          StoredForBytes(assignment_),
-                                          assignment_.ranks_on_host()));
+    const v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
+    SHERD_RETURN_IF_ERROR(
+        options_.accelerator == nullptr
+            ? CheckHostMemory(predicted, StoredForBytes(assignment_), assignment_.ranks_on_host())
+            : PlanDeviceMemory(predicted, *options_.accelerator));
     SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
     JobData data(std::move(dataset));
     if (assignment_.rank() == 0) {
@@ -258,6 +262,10 @@ class RankTrainer final : public Trainer {
     absl::StatusOr<std::unique_ptr<Communicator>> formed =
         Form(group, arena_bytes, operation_timeout);
     if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
+    if (options_.accelerator != nullptr) {
+      formed = StagedCommunicator::Make(*std::move(formed), *options_.accelerator);
+      SHERD_RETURN_IF_ERROR(formed.status());
+    }
     axis.comm = *std::move(formed);
     axis.ranks = group.ranks;
     return axis;
@@ -295,7 +303,7 @@ class RankTrainer final : public Trainer {
     }
     RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
                 {*files_, options_.output_root, options_.data_root, options_.full_disk}, metrics,
-                observer);
+                observer, options_.accelerator);
     if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
     if (measures()) return Try(job, forming, observer, result);
     absl::Status status = GetReady(job, segment.get(), forming, observer, result);

@@ -29,6 +29,8 @@ inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind)
 }
 
 std::vector<CommunicatorKind> AllCommunicatorKinds();
+// These behind a device with memory of its own, "staged_shm", ….
+std::vector<CommunicatorKind> StagedCommunicatorKinds();
 
 // "shm", "tcp".
 std::string NameOf(Transport transport);

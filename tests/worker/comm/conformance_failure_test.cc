@@ -1,9 +1,9 @@
 // How every Communicator ends when something fails. One suite for all implementations.
-#include <barrier>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -27,6 +27,8 @@ class ConformanceFailure : public testing::TestWithParam<CommunicatorKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, ConformanceFailure, testing::ValuesIn(AllCommunicatorKinds()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Staged, ConformanceFailure, testing::ValuesIn(StagedCommunicatorKinds()),
                          [](const auto& test) { return test.param.name; });
 
 // F29, F23: all end at once, whatever they wait in.

@@ -28,6 +28,8 @@ class Conformance : public testing::TestWithParam<CommunicatorKind> {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, testing::ValuesIn(AllCommunicatorKinds()),
                          [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Staged, Conformance, testing::ValuesIn(StagedCommunicatorKinds()),
+                         [](const auto& test) { return test.param.name; });
 
 std::mt19937_64 RandomOf(int rank, int64_t salt) {
   return std::mt19937_64(static_cast<uint64_t>(rank * 1000003 + salt));
