@@ -5,24 +5,16 @@
 
 For each setting a job of strategy auto runs once and tells its decision. Then every kind of candidate that fits (its best
 by the prediction) and the chosen one train with `sherd run` with the keys that the decision names, in turns: speeds of a
-shared machine drift from minute to minute, so each round runs every one once, in an order that rotates, and they are
-compared by the median over all measured steps of all rounds. The first steps of a run are left out. Exit code 1 when a
-choice is more than 5 % slower than the best, or one that does not fit was chosen or tried.
+shared machine drift from minute to minute, so each round runs every one once, in an order that rotates. They are compared
+by the smallest of their rounds' medians, as trials are: what else a machine does only slows. The first steps of a run are
+left out. Exit code 1 when a choice is more than 5 % slower than the best, or one that does not fit was chosen or tried.
 """
 
-import argparse
 import collections
-import json
-import pathlib
 import statistics
 import sys
-import tempfile
 
-from recommendation import command, corpus
-
-HERE = pathlib.Path(__file__).resolve().parent
-TOLERANCE = 0.05
-WARM_UP = 3
+import turns
 
 # arch, layers, hidden, heads, context, global batch, micro-batch (0: chosen), workers.
 Setting = collections.namedtuple("Setting", "arch layers hidden heads context batch micro workers")
@@ -48,16 +40,10 @@ checkpoint: {{dir: weights}}
 """
 
 
-def flags_of(candidate):
+def settings_of(candidate):
     keys = {f"parallel.{key}": value for key, value in candidate["parallel"].items()}
     keys["train.micro_batch"] = candidate["micro_batch"]
-    return [word for key, value in keys.items()
-            for word in ("--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}")]
-
-
-def events_of(sherd, job, workers, out, flags=()):
-    lines = command(sherd, "run", job, "--workers", workers, *flags, "--out", out, "-o", "json").splitlines()
-    return [json.loads(line) for line in lines]
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in keys.items()]
 
 
 def kind_of(candidate):
@@ -78,23 +64,16 @@ def contestants(decision):
 
 def check(name, sherd, scratch, rounds, steps):
     setting = SETTINGS[name]
-    text = scratch / "corpus.txt"
-    if not text.exists():
-        corpus(text)
     job = scratch / f"{name}.yaml"
-    job.write_text(job_file(setting, text, steps))
-    events = events_of(sherd, job, setting.workers, scratch / f"{name}-auto")
+    job.write_text(job_file(setting, scratch / "corpus.txt", steps))
+    events = turns.events_of(sherd, job, setting.workers, scratch / f"{name}-auto")
     decision = next(event for event in events if event["event"] == "decision")
     candidates = contestants(decision)
-    times = collections.defaultdict(list)
-    for turn in range(rounds):
-        first = turn % len(candidates)
-        for at, candidate in enumerate(candidates[first:] + candidates[:first]):
-            run = events_of(sherd, job, setting.workers, scratch / f"{name}-{turn}-{at}", flags_of(candidate))
-            measured = [event["step_ms"] for event in run if event["event"] == "step"]
-            times[candidate["name"]] += measured[WARM_UP:]
-    medians = {candidate["name"]: statistics.median(times[candidate["name"]]) for candidate in candidates}
-    best = min(medians, key=medians.get)
+    settings = {candidate["name"]: settings_of(candidate) for candidate in candidates}
+    runs = turns.steps_in_turns(sherd, job, setting.workers, scratch, settings, rounds)
+    figures = {name: min(statistics.median(step["step_ms"] for step in run) for run in runs_of)
+               for name, runs_of in runs.items()}
+    best = min(figures, key=figures.get)
     chosen = decision["chosen"]["name"]
     fits = decision["chosen"]["fits"] and all(
         candidate["fits"] for candidate in decision["candidates"] if candidate["measured_step_seconds"])
@@ -104,7 +83,7 @@ def check(name, sherd, scratch, rounds, steps):
         "candidates": [
             {
                 "name": candidate["name"],
-                "step_ms": medians[candidate["name"]],
+                "step_ms": figures[candidate["name"]],
                 "trial_ms": candidate["measured_step_seconds"] and 1e3 * candidate["measured_step_seconds"],
                 "predicted_ms": 1e3 * candidate["predicted_step_seconds"],
                 "peak_bytes": candidate["peak_bytes"],
@@ -113,9 +92,9 @@ def check(name, sherd, scratch, rounds, steps):
         ],
         "best": best,
         "chosen": chosen,
-        "slower": medians[chosen] / medians[best] - 1,
+        "slower": figures[chosen] / figures[best] - 1,
         "fits": fits,
-        "holds": fits and medians[chosen] <= (1 + TOLERANCE) * medians[best],
+        "holds": fits and figures[chosen] <= (1 + turns.TOLERANCE) * figures[best],
     }
 
 
@@ -127,30 +106,8 @@ def show(result):
         print(f"  {row['name']:<44} {row['step_ms']:>9.1f} {trial:>9} {row['predicted_ms']:>9.1f} "
               f"{row['peak_bytes'] / 2**20:>9.1f}")
     print(f"  chosen: {result['chosen']}, {result['slower']:.1%} slower than the best, {result['best']}; "
-          f"within {TOLERANCE:.0%}: {'yes' if result['holds'] else 'NO'}\n", flush=True)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("settings", metavar="SETTING", nargs="*", choices=[[], *SETTINGS],
-                        help=f"of {', '.join(SETTINGS)} (default: all)")
-    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build/release/bin")
-    parser.add_argument("--rounds", type=int, default=2, help="runs of every candidate")
-    parser.add_argument("--steps", type=int, default=40, help="steps of a run")
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.steps <= WARM_UP:
-        parser.error(f"at least one round, and more steps than the {WARM_UP} of the warm-up")
-    results = []
-    with tempfile.TemporaryDirectory(prefix="sherd-bench-") as scratch:
-        for name in options.settings or SETTINGS:
-            results.append(check(name, options.bin / "sherd", pathlib.Path(scratch), options.rounds, options.steps))
-            if options.output == "table":
-                show(results[-1])
-    if options.output == "json":
-        print(json.dumps(results))
-    return 0 if all(result["holds"] for result in results) else 1
+          f"within {turns.TOLERANCE:.0%}: {'yes' if result['holds'] else 'NO'}\n", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(turns.main(__doc__, "SETTING", SETTINGS, check, show, rounds=3, steps=24))

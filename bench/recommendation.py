@@ -9,21 +9,14 @@ and strategies are compared by the median over all measured steps of all rounds.
 run are left out. Exit code 1 when a recommended strategy is more than 5 % slower than the best.
 """
 
-import argparse
 import collections
 import json
-import pathlib
-import random
 import statistics
-import subprocess
 import sys
-import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
+import turns
+
 WORKERS = 2
-TOLERANCE = 0.05
-WARM_UP = 3
-
 
 # layers, hidden, heads, context, sequences of a micro-batch, micro-batches a rank.
 Model = collections.namedtuple("Model", "layers hidden heads context micro_batch rounds")
@@ -45,43 +38,15 @@ checkpoint: {{dir: weights}}
 """
 
 
-def corpus(path, size=1 << 20):
-    """Speed does not depend on what the bytes say."""
-    words = ["shard", "rank", "unit", "step", "bucket", "gather", "reduce", "scatter", "epoch", "ledger"]
-    draw = random.Random(1)
-    path.write_text(" ".join(draw.choice(words) for _ in range(size // 6)))
-
-
-def command(*arguments):
-    result = subprocess.run(list(map(str, arguments)), capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, arguments))} ended with {result.returncode}:\n{result.stderr}")
-    return result.stdout
-
-
-def measured_speeds(sherd, job, settings, out):
-    """Tokens a second of each step after the warm-up."""
-    flags = [word for setting in settings for word in ("--set", setting)]
-    lines = command(sherd, "run", job, "--workers", WORKERS, *flags, "--out", out, "-o", "json").splitlines()
-    steps = [event for event in map(json.loads, lines) if event["event"] == "step"]
-    return [step["tokens_per_second"] for step in steps[WARM_UP:]]
-
-
 def check(name, sherd, scratch, rounds, steps):
-    text = scratch / "corpus.txt"
-    if not text.exists():
-        corpus(text)
     job = scratch / f"{name}.yaml"
-    job.write_text(job_file(MODELS[name], text, steps))
-    plan = json.loads(command(sherd, "plan", job, "--workers", WORKERS, "--compare", "-o", "json"))
-    speeds = collections.defaultdict(list)
+    job.write_text(job_file(MODELS[name], scratch / "corpus.txt", steps))
+    plan = json.loads(turns.command(sherd, "plan", job, "--workers", WORKERS, "--compare", "-o", "json"))
     strategies = plan["strategies"]
-    for turn in range(rounds):
-        first = turn % len(strategies)
-        for row in strategies[first:] + strategies[:first]:
-            out = scratch / f"{name}-{turn}-{row['name'].replace(' ', '-')}"
-            speeds[row["name"]] += measured_speeds(sherd, job, row["settings"], out)
-    medians = {row["name"]: statistics.median(speeds[row["name"]]) for row in strategies}
+    settings = {row["name"]: row["settings"] for row in strategies}
+    runs = turns.steps_in_turns(sherd, job, WORKERS, scratch, settings, rounds)
+    medians = {name: statistics.median(step["tokens_per_second"] for run in runs_of for step in run)
+               for name, runs_of in runs.items()}
     best = max(medians, key=medians.get)
     recommended = plan["recommendation"]["name"]
     return {
@@ -101,7 +66,7 @@ def check(name, sherd, scratch, rounds, steps):
         "best": best,
         "recommended": recommended,
         "reason": plan["recommendation"]["reason"],
-        "holds": medians[recommended] >= (1 - TOLERANCE) * medians[best],
+        "holds": medians[recommended] >= (1 - turns.TOLERANCE) * medians[best],
     }
 
 
@@ -112,31 +77,9 @@ def show(result):
         print(f"  {row['name']:<17} {row['tokens_per_second']:>10,.0f} {row['of_best']:>8.3f} "
               f"{row['estimated_of_best']:>10.3f} {row['peak_bytes'] / 2**20:>9.1f}")
     print(f"  recommended: {result['reason']}")
-    print(f"  within {TOLERANCE:.0%} of the best, {result['best']}: {'yes' if result['holds'] else 'NO'}\n",
+    print(f"  within {turns.TOLERANCE:.0%} of the best, {result['best']}: {'yes' if result['holds'] else 'NO'}\n",
           flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", metavar="MODEL", nargs="*", choices=[[], *MODELS],
-                        help=f"of {', '.join(MODELS)} (default: all)")
-    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build/release/bin")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of every strategy")
-    parser.add_argument("--steps", type=int, default=20, help="steps of a run")
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.steps <= WARM_UP:
-        parser.error(f"at least one round, and more steps than the {WARM_UP} of the warm-up")
-    results = []
-    with tempfile.TemporaryDirectory(prefix="sherd-bench-") as scratch:
-        for name in options.models or MODELS:
-            results.append(check(name, options.bin / "sherd", pathlib.Path(scratch), options.rounds, options.steps))
-            if options.output == "table":
-                show(results[-1])
-    if options.output == "json":
-        print(json.dumps(results))
-    return 0 if all(result["holds"] for result in results) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(turns.main(__doc__, "MODEL", MODELS, check, show, rounds=3, steps=20))

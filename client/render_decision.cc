@@ -107,17 +107,24 @@ Json DecisionJson(const v1::StrategyDecision& decision) {
 }
 
 std::string CandidatesTable(const std::vector<v1::Candidate>& candidates, size_t most) {
-  std::vector<std::vector<std::string>> rows = {{"candidate", "peak", "predicted", "measured"}};
+  const bool measured = std::any_of(
+      candidates.begin(), candidates.end(),
+      [](const v1::Candidate& candidate) { return candidate.measured_step_seconds() > 0; });
+  std::vector<std::vector<std::string>> rows = {{"candidate", "peak", "predicted"}};
+  if (measured) rows.front().emplace_back("measured");
   for (const v1::Candidate& candidate : candidates) {
     if (rows.size() > most) break;
-    const double measured = candidate.measured_step_seconds();
     rows.push_back(
         {NameOf(candidate),
          absl::StrCat(HumanBytes(candidate.peak_bytes()), candidate.fits() ? "" : " does not fit"),
-         SecondsText(candidate.predicted_step_seconds()),
-         measured > 0 ? SecondsText(measured) : "-"});
+         SecondsText(candidate.predicted_step_seconds())});
+    if (!measured) continue;
+    const double seconds = candidate.measured_step_seconds();
+    rows.back().push_back(seconds > 0 ? SecondsText(seconds) : "-");
   }
-  std::string table = Table(rows, {false, true, true, true});
+  std::vector<bool> right(rows.front().size(), true);
+  right.front() = false;
+  std::string table = Table(rows, right);
   if (candidates.size() > most) {
     absl::StrAppend(&table, "and ", candidates.size() - most, " more\n");
   }

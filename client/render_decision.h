@@ -22,7 +22,7 @@ Json KeysJson(const v1::Candidate& candidate);
 // The same as lines of a job file.
 std::string KeysText(const v1::Candidate& candidate);
 
-// A table of the first `most` candidates, a row each.
+// A table of the first `most` candidates, a row each; what was measured only where something was.
 std::string CandidatesTable(const std::vector<v1::Candidate>& candidates, size_t most);
 // One sentence, the table, and the keys of the one that was chosen; without a newline at its end.
 std::string DecisionText(const v1::StrategyDecision& decision);

@@ -10,6 +10,8 @@ option(SHERD_BUILD_TESTS "Build the test suites" ON)
 option(SHERD_BUILD_BENCH "Build the benchmarks" OFF)
 set(SHERD_SANITIZE "" CACHE STRING "Sanitizers for every target: empty, 'address,undefined' or 'thread'")
 
+option(SHERD_FUZZ "Build the targets of tests/fuzz for clang's fuzzer" OFF)
+
 find_program(SHERD_CCACHE ccache)
 if(SHERD_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SHERD_CCACHE})
@@ -26,6 +28,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 target_compile_definitions(sherd_options INTERFACE SHERD_VERSION="${PROJECT_VERSION}")
 
+if(SHERD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(SHERD_SANITIZE)
   add_compile_options(-fsanitize=${SHERD_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${SHERD_SANITIZE})

@@ -11,6 +11,15 @@ foreach(program sherd sherd-coordinator sherd-worker)
     DEPENDS ${program})
   list(APPEND manuals ${page})
 endforeach()
+# Those of the commands that the worker program has: sherd-sample(1) is what `man sherd sample` finds.
+foreach(command sample eval checkpoints import export data)
+  set(page ${CMAKE_BINARY_DIR}/man/sherd-${command}.1)
+  add_custom_command(OUTPUT ${page}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/man
+    COMMAND sherd-worker ${command} --man > ${page}
+    DEPENDS sherd-worker)
+  list(APPEND manuals ${page})
+endforeach()
 set(completion ${CMAKE_BINARY_DIR}/man/sherd.bash)
 add_custom_command(OUTPUT ${completion} COMMAND sherd completion bash > ${completion} DEPENDS sherd ${manuals})
 add_custom_target(sherd_manuals ALL DEPENDS ${manuals} ${completion})

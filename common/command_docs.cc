@@ -146,12 +146,14 @@ std::string Fish(const CLI::App& app) {
 
 std::string ManualPage(const CLI::App& app) {
   const std::string& name = app.get_name();
+  // As man finds the page when it is asked for the words.
+  const std::string title = absl::StrReplaceAll(name, {{" ", "-"}});
   std::string description(absl::StripSuffix(app.get_description(), "."));
   if (!description.empty()) description[0] = absl::ascii_tolower(description[0]);
   const std::vector<const CLI::App*> commands = CommandsOf(app);
   std::string out = absl::StrCat(
-      ".TH ", absl::AsciiStrToUpper(Roff(name)), " 1 \"\" \"sherd ", Roff(SHERD_VERSION), "\"\n",
-      ".SH NAME\n", Roff(name), " \\- ", Roff(description), "\n.SH SYNOPSIS\n.B ", Roff(name),
+      ".TH ", absl::AsciiStrToUpper(Roff(title)), " 1 \"\" \"sherd ", Roff(SHERD_VERSION), "\"\n",
+      ".SH NAME\n", Roff(title), " \\- ", Roff(description), "\n.SH SYNOPSIS\n.B ", Roff(name),
       commands.empty() ? "\n[\\fIOPTION\\fR]...\n"
                        : "\n\\fICOMMAND\\fR [\\fIOPTION\\fR]... [\\fIARGUMENT\\fR]...\n",
       ".SH OPTIONS\n");

@@ -15,7 +15,7 @@ namespace sherd {
 // that parses it. Options of the group "" are nobody's business and left out.
 
 // A page of section 1 of the manual, in man(7) macros: synopsis, options, commands with theirs, and
-// the environment variables that stand for options.
+// the environment variables that stand for options. That of "tool list" is called tool-list.
 std::string ManualPage(const CLI::App& app);
 
 // Adds the flag --man, which prints the page, to `app`; nobody's help shows it.

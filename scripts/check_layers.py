@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "worker/agent": ["common", "common/rpc", "plan", "sherd", "worker/comm", "worker/holdings", "worker/train"],
     "worker": ["common", "common/rpc", "kernels", "kernels/cpu", "plan", "sherd", "worker/agent", "worker/comm",
                "worker/checkpoint", "worker/holdings", "worker/train", "worker/sample", "worker/evaluate",
-               "worker/data", "worker/pack", "worker/pretrained"],
+               "worker/data", "worker/dataset", "worker/pack", "worker/pretrained"],
     "client": ["common", "common/rpc", "plan", "sherd"],
     "bench": None,
     "tests": None,
@@ -59,7 +59,7 @@ ONLY_IN = {
     r"^openssl/": ["common/rpc/pem_files", "coordinator/rpc/access", "tests/support/certificates"],
     r"^sqlite3\.h": ["coordinator/store/sqlite", "tests"],
     r"oneapi/dnnl|^dnnl": ["kernels/cpu/gemm", "kernels/cpu/cpu_ops.cc", "bench/sgemm_limit"],
-    r"^nccl\.h": ["worker/comm/nccl"],
+    r"^nccl\.h": ["worker/comm/nccl/nccl_library.cc"],
     r"^yaml-cpp/": ["client/"],
     r"^prometheus/": ["common/metrics", "coordinator/", "worker/train/", "worker/agent/", "worker/main", "tests"],
 }

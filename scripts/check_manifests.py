@@ -204,8 +204,34 @@ def metrics_ports(words):
     return list(range(first, first + int(slots))) if slots.isdigit() else []
 
 
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def size(quantity):
+    """Bytes of a quantity such as 8Gi."""
+    return int(quantity[:-2]) * BINARY[quantity[-2:]] if quantity[-2:] in BINARY else int(quantity)
+
+
+def check_devices(spec):
+    """Whoever asks for GPUs may be where they are, and has shared memory of a size that its own limit holds."""
+    for container in spec["containers"]:
+        limits = container.get("resources", {}).get("limits", {})
+        if "nvidia.com/gpu" not in limits:
+            continue
+        if not any(each.get("key") == "nvidia.com/gpu" for each in spec.get("tolerations", [])):
+            yield f"{container['name']}: it asks for GPUs and does not tolerate the taint of their nodes"
+        mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", [])}
+        [shared] = [volume.get("emptyDir", {}) for volume in spec.get("volumes", [])
+                    if volume["name"] == mounts.get("/dev/shm")] or [{}]
+        if shared.get("medium") != "Memory":
+            yield f"{container['name']}: it asks for GPUs and has no /dev/shm in memory"
+        elif size(shared.get("sizeLimit", limits["memory"])) >= size(limits["memory"]):
+            yield f"{container['name']}: its /dev/shm may take all of its memory"
+
+
 def check_pod(labels, spec, claims, help_of, grace):
     yield from check_restricted(spec)
+    yield from check_devices(spec)
     for container in spec["containers"]:
         lines = command_lines(container)
         for words in lines:

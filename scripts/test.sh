@@ -30,6 +30,8 @@ cmake --preset release -DSHERD_BUILD_BENCH=ON >/dev/null
 cmake --build --preset release
 stage "thread-safety analysis"
 /usr/bin/python3 scripts/check_thread_safety.py build/release
+stage "fuzzing"
+SHERD_FUZZ_SEED=1 scripts/check_fuzz.sh 15
 stage "deployment files"
 scripts/check_deploy.sh
 stage "seeded faults"

@@ -24,16 +24,19 @@
 #include "common/rpc/security.h"
 #include "common/status_macros.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/child_process.h"
 #include "worker/agent/command_line.h"
 #include "worker/agent/exit_reporter.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/parent.h"
+#include "worker/agent/registration_pipe.h"
 #include "worker/agent/signals.h"
 #include "worker/agent/supervisor.h"
 #include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
 #include "worker/data/data_command.h"
+#include "worker/dataset/data_commands.h"
 #include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
@@ -47,7 +50,8 @@
 namespace sherd {
 namespace {
 
-// The name that health checks ask a worker by that is to have a coordinator.
+// The name that health checks ask by for a worker, or all workers of a node, that has a
+// coordinator.
 constexpr char kReady[] = "ready";
 
 // Whether an address leads whoever uses it to itself.
@@ -115,6 +119,16 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Nothing without --health; not ready at first.
+absl::StatusOr<std::unique_ptr<HealthServer>> StartHealth(const WorkerFlags& flags) {
+  if (flags.health.empty()) return nullptr;
+  SHERD_RETURN_IF_ERROR(CheckAddress("--health", flags.health));
+  SHERD_ASSIGN_OR_RETURN(std::unique_ptr<HealthServer> health, HealthServer::Start(flags.health));
+  health->Set(kReady, false);
+  Log(Severity::kInfo, absl::StrCat("answering health checks on ", health->address()));
+  return health;
+}
+
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(const WorkerFlags& flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
@@ -135,13 +149,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
                                                                 {{"output", OutputRootOf(flags)}}));
     Log(Severity::kInfo, absl::StrCat("serving /metrics on port ", metrics_server->port()));
   }
-  std::unique_ptr<HealthServer> health;
-  if (!flags.health.empty()) {
-    SHERD_RETURN_IF_ERROR(CheckAddress("--health", flags.health));
-    SHERD_ASSIGN_OR_RETURN(health, HealthServer::Start(flags.health));
-    health->Set(kReady, false);
-    Log(Severity::kInfo, absl::StrCat("answering health checks on ", health->address()));
-  }
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<HealthServer> health, StartHealth(flags));
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
   HoldingStore holdings;
@@ -168,9 +176,10 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   };
   options.holdings = &holdings;
   options.metrics = registry;
-  if (health != nullptr) {
-    options.on_registered = [&health](bool registered) { health->Set(kReady, registered); };
-  }
+  options.on_registered = [&health, tell = flags.tell_registered](bool registered) {
+    if (health != nullptr) health->Set(kReady, registered);
+    if (tell) TellRegistered(kHandedOver, registered);
+  };
 
   Agent agent(std::move(options));
   const SignalWatcher watcher([&agent, asked = false](const char* signal) mutable {
@@ -196,24 +205,24 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots);
   std::vector<std::string> metrics(slots);
-  std::vector<std::string> health(slots);
   SupervisorOptions options;
   for (size_t slot = 0; slot < metrics.size(); ++slot) {
     options.workers.push_back(WorkerIdOf(flags, DeviceOf(slot)));
     if (!flags.metrics.empty()) {
       SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildAddress("--metrics", flags.metrics, slot));
     }
-    if (!flags.health.empty()) {
-      SHERD_ASSIGN_OR_RETURN(health[slot], ChildAddress("--health", flags.health, slot));
-    }
   }
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<HealthServer> health, StartHealth(flags));
   ExitReporter reporter(flags.coordinator, flags.security);
   options.program = "/proc/self/exe";
   options.arguments = [&](size_t slot, Incarnation incarnation) {
-    return ChildArguments(flags, threads, metrics[slot], health[slot], slot, incarnation);
+    return ChildArguments(flags, threads, metrics[slot], slot, incarnation);
   };
   options.report_exit = [&reporter](v1::ReportExitRequest request) {
     reporter.Report(std::move(request));
+  };
+  options.on_ready = [&health](bool ready) {
+    if (health != nullptr) health->Set(kReady, ready);
   };
   Supervisor supervisor(std::move(options));
   const SignalWatcher watcher([&supervisor](const char* signal) {

@@ -135,14 +135,17 @@ std::string UnreadableReason(const RestorePoint& restore) {
 void Pass::PlaceAgain(JobRecord& job) {
   if (!AllLeft(job)) return pools_.Reserve(job, MostRanks(job));
   ExcludeBrokenLinks(transition_, job);
+  const State& state = transition_.state();
+  RestorePoint restore = ChooseRestorePoint(state, job, Anybody);
+  // Steps of the epoch that ended were committed, and nobody had told of them.
+  const int64_t known = std::max(job.restore.step, job.high_step);
+  if (!IsUndecided(job) && restore.version && restore.step > known) job.fruitless = 0;
   if (job.fruitless >= kMostFruitless) {
     return transition_.End(
         job, v1::JOB_STATE_FAILED,
         absl::StrCat(job.fruitless, " epochs in a row ended before a step was completed; ",
                      CausesOf(job)));
   }
-  const State& state = transition_.state();
-  RestorePoint restore = ChooseRestorePoint(state, job, Anybody);
   WorkerPools::NextWorld world = WorldToTrain(state, job, restore);
   GangPlacement placement = pools_.PlaceAgain(job, world);
   if (placement.workers.empty()) return WaitForWorkers(job, restore, std::move(placement));

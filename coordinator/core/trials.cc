@@ -11,6 +11,7 @@
 #include "common/counted.h"
 #include "common/printable_text.h"
 #include "coordinator/core/epoch_end.h"
+#include "coordinator/core/next_trial.h"
 #include "coordinator/core/trial_world.h"
 #include "plan/candidates.h"
 #include "plan/probe_cost.h"
@@ -18,16 +19,9 @@
 namespace sherd {
 namespace {
 
-// Candidates of different kinds that are tried; then so many more around the fastest of them.
-constexpr size_t kMostTrials = 6;
-constexpr size_t kMostRefinements = 2;
 // Attempts at one measurement, and failures of a rank's own at one candidate.
 constexpr int64_t kMostAttempts = 3;
 constexpr int64_t kMostFailures = 2;
-// A trial is to take so long, in at least and at most so many steps.
-constexpr double kTrialSeconds = 1;
-constexpr int64_t kLeastSteps = 4;
-constexpr int64_t kMostSteps = 100;
 // Epochs whose layouts are remembered: what is older is held by nobody who would be believed.
 constexpr size_t kLayoutsKept = 64;
 constexpr size_t kMostFailureBytes = 400;
@@ -44,63 +38,21 @@ v1::JobSpec AskedSpec(const JobRecord& job) {
   return spec;
 }
 
-std::vector<v1::Candidate> CandidatesOf(const Trials& trials) {
-  std::vector<v1::Candidate> candidates;
-  for (const TriedCandidate& tried : trials.candidates) candidates.push_back(tried.candidate);
-  return candidates;
+void Strike(TriedCandidate& tried, const std::string& why) {
+  tried.failure = PrintableText(why, kMostFailureBytes);
+  tried.candidate.clear_measured_step_seconds();
 }
 
-bool IsMeasured(const TriedCandidate& tried) { return tried.candidate.measured_step_seconds() > 0; }
-
-// It needs no more trials.
-bool IsSettled(const TriedCandidate& tried) { return IsMeasured(tried) || !tried.failure.empty(); }
-
-// The fastest of those that were measured; of equals the first. nullptr: none was.
-const TriedCandidate* Fastest(const Trials& trials) {
-  const TriedCandidate* fastest = nullptr;
-  for (const TriedCandidate& tried : trials.candidates) {
-    if (!IsMeasured(tried)) continue;
-    if (fastest == nullptr ||
-        tried.candidate.measured_step_seconds() < fastest->candidate.measured_step_seconds()) {
-      fastest = &tried;
-    }
-  }
-  return fastest;
-}
-
-size_t CountSettled(const Trials& trials) {
-  return static_cast<size_t>(
-      std::count_if(trials.candidates.begin(), trials.candidates.end(), IsSettled));
-}
-
-// What is to be tried next; -1: nothing.
-int64_t NextTrial(const Trials& trials) {
-  const std::vector<v1::Candidate> candidates = CandidatesOf(trials);
-  const std::vector<size_t> shortlist = Shortlist(candidates, kMostTrials);
-  // With no other there is nothing to compare.
-  if (shortlist.size() <= 1) return -1;
-  for (const size_t at : shortlist) {
-    if (!IsSettled(trials.candidates[at])) return static_cast<int64_t>(at);
-  }
-  const TriedCandidate* fastest = Fastest(trials);
-  if (fastest == nullptr || CountSettled(trials) >= shortlist.size() + kMostRefinements) return -1;
-  const auto centre = static_cast<size_t>(fastest - trials.candidates.data());
-  for (const size_t at : Neighbours(candidates, centre)) {
-    if (!IsSettled(trials.candidates[at])) return static_cast<int64_t>(at);
-  }
-  return -1;
-}
-
-// Of a measurement that brought nothing: whether there may be another attempt.
+// Of a measurement that brought nothing: whether there may be another attempt. Who was measured
+// before is not struck off for what befell others.
 void SettleFailure(JobRecord& job) {
   Trials& trials = job.trials;
   if (trials.current < 0) return;
   TriedCandidate& tried = trials.candidates[static_cast<size_t>(trials.current)];
-  if (IsSettled(tried)) return;
+  if (!tried.failure.empty()) return;
   const bool own = job.end_kind == EndKind::kFailure;
-  if (tried.attempts >= (own ? kMostFailures : kMostAttempts)) {
-    tried.failure = PrintableText(job.cause, kMostFailureBytes);
-  }
+  if (IsMeasured(tried) && !own) return;
+  if (tried.attempts >= (own ? kMostFailures : kMostAttempts)) Strike(tried, job.cause);
 }
 
 // Measured over predicted, of the candidate itself or else of all that were measured: what the
@@ -325,7 +277,9 @@ void OnMeasured(Transition& transition, JobRecord& job, int rank, const v1::Rank
     sentence = absl::StrCat(DescribeMeasurement(job), ": ", SecondsText(slowest.step_seconds()),
                             " a step");
     TriedCandidate& tried = trials.candidates[static_cast<size_t>(trials.current)];
-    tried.candidate.set_measured_step_seconds(slowest.step_seconds());
+    const double before = tried.candidate.measured_step_seconds();
+    tried.candidate.set_measured_step_seconds(
+        IsMeasured(tried) ? std::min(before, slowest.step_seconds()) : slowest.step_seconds());
   } else {
     sentence = absl::StrCat(DescribeMeasurement(job), ": no figures");
   }
@@ -335,8 +289,7 @@ void OnMeasured(Transition& transition, JobRecord& job, int rank, const v1::Rank
 void StrikeOff(JobRecord& job, const std::string& why) {
   Trials& trials = job.trials;
   if (trials.current < 0) return;
-  trials.candidates[static_cast<size_t>(trials.current)].failure =
-      PrintableText(why, kMostFailureBytes);
+  Strike(trials.candidates[static_cast<size_t>(trials.current)], why);
 }
 
 v1::Trial TrialOf(const JobRecord& job) {
@@ -350,9 +303,7 @@ v1::Trial TrialOf(const JobRecord& job) {
   }
   const v1::Candidate& candidate =
       job.trials.candidates[static_cast<size_t>(job.trials.current)].candidate;
-  const double steps = kTrialSeconds / std::max(1e-6, candidate.predicted_step_seconds());
-  trial.set_steps(
-      std::clamp<int64_t>(static_cast<int64_t>(std::min(steps, 1e6)), kLeastSteps, kMostSteps));
+  trial.set_steps(TrialSteps(candidate));
   return trial;
 }
 

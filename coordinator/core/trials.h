@@ -15,9 +15,10 @@ namespace sherd {
 //
 //   kProbe --figures, or three attempts--> kTrial --no candidate left to try--> kDecided
 //
-// A measurement whose epoch ends otherwise begins again in the next one. A candidate is struck off
-// when a rank says that another attempt would fail alike, at the second failure of a rank's own,
-// and at the third attempt that brought nothing; without any that could be run the job fails.
+// A measurement whose epoch ends otherwise begins again in the next one, unless the candidate has a
+// figure already. A candidate is struck off when a rank says that another attempt would fail alike,
+// at a failure of a rank's own that is not in its first attempt, and at the third attempt without
+// a figure; without any that could be run the job fails. What is tried is next_trial.h's.
 
 // The job was submitted: it is to be laid out if it is of strategy auto.
 void BeginTrials(JobRecord& job);

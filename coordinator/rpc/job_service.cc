@@ -137,9 +137,10 @@ grpc::Status JobService::Watch(grpc::ServerContext* context, const v1::WatchRequ
 
 absl::Status JobService::Stream(grpc::ServerContext& context, const v1::WatchRequest& request,
                                 grpc::ServerWriter<v1::WatchResponse>& writer) {
-  SHERD_RETURN_IF_ERROR(access_.Check(context, Role::kView));
   int64_t after = request.after_sequence();
   while (!context.IsCancelled()) {
+    // Again each time: a token that is withdrawn ends the watch.
+    SHERD_RETURN_IF_ERROR(access_.Check(context, Role::kView));
     SHERD_ASSIGN_OR_RETURN(
         const FeedChunk chunk,
         Ask<FeedChunk>(

@@ -12,17 +12,32 @@ namespace {
 constexpr size_t kMostOutgoing = 4096;
 // Longest wait for room in the event loop's queue. Only a loop that is stuck takes so long.
 constexpr absl::Duration kPatience = absl::Seconds(1);
+// Between two looks at the file of tokens; workers send far more messages.
+constexpr std::chrono::milliseconds kRecheck(250);
 
 }  // namespace
 
-SessionReactor::SessionReactor(EventLoop& loop, RpcCounter& counter)
-    : loop_(loop), counter_(counter), link_(std::make_shared<SessionLink>(this)) {
+SessionReactor::SessionReactor(EventLoop& loop, RpcCounter& counter, Access& access,
+                               const grpc::ServerContextBase& context)
+    : loop_(loop),
+      counter_(counter),
+      access_(access),
+      context_(context),
+      link_(std::make_shared<SessionLink>(this)) {
   StartRead(&request_);
+}
+
+absl::Status SessionReactor::StillAllowed() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - allowed_at_ < kRecheck) return absl::OkStatus();
+  allowed_at_ = now;
+  return access_.Check(context_, Role::kWorker);
 }
 
 void SessionReactor::OnReadDone(bool ok) {
   // The worker went away or has nothing more to say.
   if (!ok) return Close(absl::OkStatus());
+  if (const absl::Status allowed = StillAllowed(); !allowed.ok()) return Close(allowed);
   Dispatch();
   request_.Clear();
   absl::MutexLock lock(&mutex_);

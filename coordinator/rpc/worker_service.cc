@@ -24,7 +24,8 @@ grpc::ServerBidiReactor<v1::SessionRequest, v1::SessionResponse>* WorkerService:
     counter_.Count("Session", allowed);
     return new Refusal(allowed);
   }
-  return new SessionReactor(loop_, counter_);  // deletes itself when the stream is over
+  // Deletes itself when the stream is over.
+  return new SessionReactor(loop_, counter_, access_, *context);
 }
 
 grpc::Status WorkerService::ReportExit(grpc::ServerContext* context,

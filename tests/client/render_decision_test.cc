@@ -125,6 +125,12 @@ TEST(Decision, IsATableForPeople) {
               HasSubstr("and 1 more\n"));
 }
 
+TEST(Decision, ATableOfPredictionsAloneHasNoColumnForFigures) {
+  EXPECT_EQ(CandidatesTable({MakeDecision().candidates(0)}, 1),
+            "candidate                           peak  predicted\n"
+            "ddp, micro_batch 8  3.0 MiB does not fit    20.0 ms\n");
+}
+
 TEST(Decision, IsASentenceAmongOtherEvents) {
   v1::JobEvent event;
   *event.mutable_decision() = MakeDecision();

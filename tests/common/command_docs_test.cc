@@ -62,6 +62,21 @@ TEST_F(CommandDocs, AManualPageNamesCommandsOptionsAndVariables) {
   EXPECT_THAT(page, Not(HasSubstr("secret")));
 }
 
+TEST_F(CommandDocs, ThePageOfACommandOfItsOwnIsFoundByItsWords) {
+  CLI::App own("Lists what is there.", "tool list");
+  own.add_option("DIR", format_, "Where")->required()->option_text(" ");
+  AddManual(own);
+  std::string page;
+  try {
+    own.parse("--man");
+  } catch (const CLI::CallForVersion& asked) {
+    page = asked.what();
+  }
+  EXPECT_THAT(page, HasSubstr(".TH TOOL\\-LIST 1 "));
+  EXPECT_THAT(page, HasSubstr("tool\\-list \\- lists what is there\n.SH SYNOPSIS\n.B tool list\n"));
+  EXPECT_THAT(page, HasSubstr("\\fIDIR\\fR\nWhere (required).\n"));
+}
+
 TEST_F(CommandDocs, BashCompletesCommandsAndTheOptionsOfEach) {
   const std::string script = *CompletionScript(app_, "bash");
   EXPECT_EQ(Offered(script, "tool r", 1), "run\n");

@@ -10,7 +10,8 @@
 #include "coordinator/core/reducer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/coordinator/scenario.h"
+#include "plan/candidates.h"
+#include "tests/coordinator/trial_scenario.h"
 
 namespace sherd {
 namespace {
@@ -141,6 +142,30 @@ TEST(OlderLog, AJobThatTheLogHasQueuedGoesOn) {
   ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   EXPECT_EQ(scenario.job(id).epoch, Epoch(4));
   EXPECT_EQ(scenario.job(id).restore.step, 9);
+  EXPECT_EQ(Describe(ReplayLog(scenario.log())), Describe(scenario.state()));
+}
+
+// What was trained is cut by a layout that the log does not have, and is given up.
+TEST(OlderLog, AJobThatItHasUndecidedIsMeasuredAndTrainedFromItsStart) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
+  scenario.MeasureAll(id, 0);
+  const std::string tried = NameOf(Tried(scenario.job(id)));
+  for (const int rank : {0, 1}) scenario.Do(Claims(absl::StrCat("w", rank), id.value(), 40, rank));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  for (const int rank : {0, 1}) {
+    scenario.Do(Freed(absl::StrCat("w", rank), id.value(), 40, rank, 70, {0, 1}));
+  }
+  ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).epoch, Epoch(41));
+  EXPECT_TRUE(AssignmentOf(scenario, id, 0).has_trial());
+  EXPECT_EQ(NameOf(Tried(scenario.job(id))), tried);
+  MeasureToTheEnd(scenario, id);
+  const v1::Assignment assignment = AssignmentOf(scenario, id, 0);
+  EXPECT_FALSE(assignment.has_trial());
+  EXPECT_FALSE(assignment.has_restore());
+  EXPECT_EQ(assignment.first_epoch(), scenario.job(id).epoch.value());
+  EXPECT_EQ(scenario.job(id).restore.step, 0);
   EXPECT_EQ(Describe(ReplayLog(scenario.log())), Describe(scenario.state()));
 }
 

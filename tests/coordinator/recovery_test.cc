@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/core/epoch_end.h"
 #include "coordinator/core/reducer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -429,6 +430,27 @@ TEST(Recovery, ReplayOfTheLogGivesTheSameState) {
   scenario.ReleaseAll(id, 17);
   scenario.ReportAll(id, kReady);
   EXPECT_EQ(Describe(ReplayLog(scenario.log())), Describe(scenario.state()));
+}
+
+// Found by the simulation: each epoch commits a step and ends before anybody tells of it.
+TEST(Recovery, StepsThatWereCommittedUnheardAreProgress) {
+  Scenario scenario;
+  scenario.JoinWorkers(2);
+  const JobId id = scenario.Run({.max_workers = 2});
+  for (int64_t step = 1; step <= 2 * kMostFruitless; ++step) {
+    scenario.Do(Failed(scenario.job(id), 0, "no luck", step - 1));
+    scenario.ReleaseAll(id, step);
+    ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING) << scenario.job(id).reason;
+    EXPECT_EQ(scenario.job(id).restore.step, step);
+    scenario.ReportAll(id, kReady);
+  }
+  // Those that commit nothing are counted from then on.
+  for (int epoch = 1; epoch <= kMostFruitless; ++epoch) {
+    scenario.Do(Failed(scenario.job(id), 0, "no luck", 2 * kMostFruitless));
+    scenario.ReleaseAll(id, 2 * kMostFruitless);
+    scenario.ReportAll(id, kReady);
+  }
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FAILED);
 }
 
 }  // namespace

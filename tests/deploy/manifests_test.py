@@ -124,6 +124,21 @@ MISTAKES = {
     "a command that is not there": (lambda d: client(d).update(args=["sherd follow train"]), "no command follow"),
 }
 
+# The same of pods with GPUs.
+GPU_MISTAKES = {
+    "nodes that it does not tolerate": (lambda d: worker_pod(d).pop("tolerations"), "does not tolerate"),
+    "the runtime's shared memory": (
+        lambda d: worker(d)["volumeMounts"].remove(next(m for m in worker(d)["volumeMounts"] if m["name"] == "shm")),
+        "no /dev/shm"),
+    "shared memory on a disk": (lambda d: shared_memory(d).pop("medium"), "no /dev/shm in memory"),
+    "shared memory without an end": (lambda d: shared_memory(d).pop("sizeLimit"), "may take all"),
+    "more shared memory than memory": (lambda d: shared_memory(d).update(sizeLimit="64Gi"), "may take all"),
+}
+
+
+def shared_memory(documents):
+    return next(volume for volume in worker_pod(documents)["volumes"] if volume["name"] == "shm")["emptyDir"]
+
 
 def objects():
     """All whole objects, and the ConfigMap that kustomize would add to them."""
@@ -150,9 +165,19 @@ class Manifests(unittest.TestCase):
                 self.assertTrue(any(said in problem for problem in problems), problems)
 
     @unittest.skipUnless(house.kubectl(), "no kubectl 1.27 or later")
+    def test_every_mistake_in_a_pod_with_gpus_is_found(self):
+        rendered = house.render(house.kubectl(), house.KUBERNETES / "overlays/gpu")
+        for name, (make, said) in GPU_MISTAKES.items():
+            with self.subTest(name):
+                documents = copy.deepcopy(rendered)
+                make(documents)
+                problems = problems_of(documents)
+                self.assertTrue(any(said in problem for problem in problems), problems)
+
+    @unittest.skipUnless(house.kubectl(), "no kubectl 1.27 or later")
     def test_overlays_say_what_they_promise(self):
         rendered = {path.name: house.render(house.kubectl(), path) for path in house.kustomizations()}
-        self.assertEqual(set(rendered), {"base", "cpu", "spot", "secure", "dev-cpu", "jobset"})
+        self.assertEqual(set(rendered), {"base", "cpu", "spot", "secure", "dev-cpu", "gpu", "gpu-rdma", "jobset"})
         spot = find(rendered["spot"], "StatefulSet", "sherd-worker")["spec"]
         self.assertEqual(spot["replicas"], 3)
         self.assertTrue(spot["template"]["spec"]["tolerations"])
@@ -169,6 +194,15 @@ class Manifests(unittest.TestCase):
             mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
             for path in given.values():
                 self.assertIn(path.rsplit("/", 1)[0], mounts)
+        for name, devices in (("gpu", {"nvidia.com/gpu"}), ("gpu-rdma", {"nvidia.com/gpu", "rdma/hca_shared_devices_a"})):
+            pod = worker_pod(rendered[name])
+            self.assertEqual(set(pod["containers"][0]["resources"]["limits"]) - {"memory"}, devices)
+            self.assertIn("/dev/shm", [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]])
+            self.assertEqual([each["key"] for each in pod["tolerations"]], ["nvidia.com/gpu"])
+            # The slots are CPU slots, as the daemons of today have them.
+            self.assertEqual(pod["containers"][0]["args"], worker(rendered["cpu"])["args"])
+        template = find(rendered["gpu-rdma"], "StatefulSet", "sherd-worker")["spec"]["template"]
+        self.assertEqual(template["metadata"]["annotations"], {"k8s.v1.cni.cncf.io/networks": "sherd-rdma"})
         dashboards = [document for document in rendered["cpu"] if document["kind"] == "ConfigMap"]
         self.assertEqual(len(dashboards), len(list((ROOT / "dashboards").glob("*.json"))))
         for dashboard in dashboards:

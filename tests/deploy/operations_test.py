@@ -66,6 +66,8 @@ class Operations(EndToEnd):
         self.start_workers(2)
         again = self.submit(path, *saving, "--set", "checkpoint.resume=latest")
         self.wait_for_step(again, 60)
+        # Before it has trained one, its step is the checkpoint's.
+        self.wait_for_step(again, self.get(again)["step"] + 1)
         first = next(event for event in map(json.loads, self.feed(again)) if event["event"] == "step")
         self.assertGreater(first["step"], 50, "it went on from a checkpoint")
 

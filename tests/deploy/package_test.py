@@ -48,6 +48,12 @@ class Package(unittest.TestCase):
             page = (self.root / f"usr/share/man/man1/{program}.1").read_text()
             self.assertTrue(page.startswith(".TH"), page[:80])
             self.assertIn("\\fB\\-\\-tls\\-ca\\fR", page)
+        for command, option in {"sample": "top\\-k", "eval": "seq\\-len", "checkpoints": "output", "import": "threads",
+                                "export": "dtype", "data": "format"}.items():
+            page = (self.root / f"usr/share/man/man1/sherd-{command}.1").read_text()
+            self.assertTrue(page.startswith(f".TH SHERD\\-{command.upper()} 1"), page[:80])
+            self.assertIn(f".B sherd {command}\n", page)
+            self.assertIn(f"\\-\\-{option}\\fR", page)
         words = (self.root / "usr/share/bash-completion/completions/sherd").read_text()
         self.assertIn("checkpoints", words)
 

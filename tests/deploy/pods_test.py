@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "scripts")]
 
 import check_manifests as manifests  # noqa: E402
-from harness import BIN, LIMIT, EndToEnd, children_of, wait_for  # noqa: E402
+from harness import BIN, HEALTH, LIMIT, EndToEnd, children_of, wait_for  # noqa: E402
 
 LONG = 1000000  # steps that no test waits for
 NETWORK = "10.79.0"
@@ -36,15 +36,6 @@ mount -o remount,ro {root}
 hostname {name}
 exec chroot {root} /usr/bin/env -i PATH=/opt/sherd:/usr/bin:/bin {environment} /usr/bin/setpriv --reuid={user} --regid={group} \\
   --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs {command}
-"""
-
-HEALTH = """\
-import sys, grpc
-channel = grpc.insecure_channel(sys.argv[1])
-service = sys.argv[2].encode()
-request = b"\\x0a" + bytes([len(service)]) + service if service else b""
-answer = channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=2)
-sys.exit(0 if answer == b"\\x08\\x01" else 1)
 """
 
 

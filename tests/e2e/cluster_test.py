@@ -180,6 +180,26 @@ class Deaths(EndToEnd):
         self.stop(supervisor, signal.SIGKILL)
         wait_for(lambda: not any(alive(pid) for pid in workers), "its workers ended", limit=10)
 
+    def test_a_node_is_ready_while_each_of_its_workers_has_a_coordinator(self):
+        coordinator = self.start_coordinator()
+        squatter = self.start("sherd-worker", "--coordinator", self.address, "--name", "node", "--device", "cpu:1")
+        self.wait_for_workers(1)
+        node = self.start_workers(2, "--name", "node", "--health", "127.0.0.1:0")
+        # The first slot has one, the second is refused for good.
+        self.wait_for_workers(2)
+        wait_for(lambda: "not started again" in pathlib.Path(node.log_path).read_text(), "the second worker is refused")
+        self.assertTrue(self.serves(self.health_address(node)))
+        self.assertFalse(self.serves(self.health_address(node), "ready"))
+        for process in (node, squatter):
+            self.stop(process)
+
+        node = self.start_workers(2, "--name", "node", "--health", "127.0.0.1:0")
+        wait_for(lambda: self.serves(self.health_address(node), "ready"), "both workers have a coordinator")
+        self.assertEqual(sum(worker["status"] == "idle" for worker in self.workers()), 2)
+        self.stop(coordinator, signal.SIGKILL)
+        wait_for(lambda: not self.serves(self.health_address(node), "ready"), "they have none")
+        self.assertTrue(self.serves(self.health_address(node)))
+
     def test_a_coordinator_that_comes_back_keeps_the_running_job(self):  # F30, F31
         coordinator = self.start_coordinator()
         self.start_workers(2)

@@ -37,6 +37,16 @@ elastic: {{min_workers: {workers}, max_workers: {workers}, failure_detection: 3s
 checkpoint: {{dir: {out}}}
 """
 
+# A health check as a kubelet makes it: ADDRESS SERVICE.
+HEALTH = """\
+import sys, grpc
+channel = grpc.insecure_channel(sys.argv[1])
+service = sys.argv[2].encode()
+request = b"\\x0a" + bytes([len(service)]) + service if service else b""
+answer = channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=2)
+sys.exit(0 if answer == b"\\x08\\x01" else 1)
+"""
+
 
 def wait_for(condition, what, limit=LIMIT):
     """Polls until the condition holds and returns its value; fails the test at the limit."""
@@ -283,6 +293,15 @@ class EndToEnd(unittest.TestCase):
         pattern = re.compile(r"metrics on port (\d+)")
         found = wait_for(lambda: pattern.search(pathlib.Path(process.log_path).read_text()), "a metrics port")
         return f"127.0.0.1:{found.group(1)}"
+
+    def health_address(self, process):
+        """Where a process answers health checks, from its log."""
+        pattern = re.compile(r"health checks on (\S+)")
+        return wait_for(lambda: pattern.search(pathlib.Path(process.log_path).read_text()), "a health port").group(1)
+
+    def serves(self, address, service=""):
+        """What a health check says."""
+        return subprocess.run(["/usr/bin/python3", "-c", HEALTH, address, service], capture_output=True, timeout=LIMIT).returncode == 0
 
     def scrape(self, address):
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import secrets
 import signal
 import subprocess
@@ -10,7 +11,8 @@ import unittest
 
 from harness import BIN, EndToEnd, devices, wait_for
 
-ROLES = ("view", "submit", "admin", "worker")
+# Who has a token → its role.
+HOLDERS = {"view": "view", "submit": "submit", "admin": "admin", "worker": "worker", "guest": "worker"}
 
 
 class Secured(EndToEnd):
@@ -22,11 +24,17 @@ class Secured(EndToEnd):
         self.sign("worker", "DNS:worker")
         self.sign("client", "DNS:client")
         self.sign("stranger", "DNS:stranger", by="foreign")
-        self.tokens = {role: secrets.token_hex(16) for role in ROLES}
-        lines = [f"{role} {role}-name {hashlib.sha256(token.encode()).hexdigest()}" for role, token in self.tokens.items()]
-        (self.scratch / "tokens").write_text("\n".join(lines) + "\n")
-        for role, token in self.tokens.items():
-            (self.scratch / f"{role}.token").write_text(token + "\n")
+        self.tokens = {holder: secrets.token_hex(16) for holder in HOLDERS}
+        self.allow(HOLDERS)
+        for holder, token in self.tokens.items():
+            (self.scratch / f"{holder}.token").write_text(token + "\n")
+
+    def allow(self, holders):
+        """These have tokens from now on."""
+        lines = [f"{HOLDERS[holder]} {holder}-name {hashlib.sha256(self.tokens[holder].encode()).hexdigest()}"
+                 for holder in holders]
+        (self.scratch / "tokens.new").write_text("\n".join(lines) + "\n")
+        (self.scratch / "tokens.new").rename(self.scratch / "tokens")
 
     def openssl(self, *arguments):
         done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, cwd=self.scratch)
@@ -43,8 +51,8 @@ class Secured(EndToEnd):
         self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.ca.pem", "-CAkey", f"{by}.ca.key",
                      "-CAcreateserial", "-days", 1, "-extfile", f"{name}.ext", "-out", f"{name}.pem")
 
-    def flags(self, name, role=None, ca="ours"):
-        token = ["--token-file", self.scratch / f"{role}.token"] if role else []
+    def flags(self, name, holder=None, ca="ours"):
+        token = ["--token-file", self.scratch / f"{holder}.token"] if holder else []
         return ["--tls-ca", self.scratch / f"{ca}.ca.pem", "--tls-certificate", self.scratch / f"{name}.pem",
                 "--tls-key", self.scratch / f"{name}.key", *token]
 
@@ -82,9 +90,9 @@ class Secured(EndToEnd):
         told = self.said() + self.scrape(self.metrics_address(self.coordinator))
         told += "".join(json.dumps(event) for event in follower.events()) + json.dumps(self.get(job))
         stored = b"".join(path.read_bytes() for path in self.coordinator_data.rglob("*") if path.is_file())
-        for role, token in self.tokens.items():
-            self.assertNotIn(token, told, role)
-            self.assertNotIn(token.encode(), stored, role)
+        for holder, token in self.tokens.items():
+            self.assertNotIn(token, told, holder)
+            self.assertNotIn(token.encode(), stored, holder)
         for file in self.coordinator_data.rglob("*"):
             self.assertEqual(file.stat().st_mode & 0o077, 0, file)
 
@@ -132,6 +140,41 @@ class Secured(EndToEnd):
         wait_for(lambda: "this needs worker" in self.said(), "the worker says why")
         self.assertEqual(self.workers(), [])
         self.assertIsNone(worker.poll())
+
+    def test_a_token_that_is_withdrawn_ends_what_was_opened_with_it(self):
+        self.start_secured()
+        self.start_workers(2, *self.flags("worker", "worker"))
+        guest = self.start_workers(1, "--name", "guest", *self.flags("worker", "guest"))
+        self.wait_for_workers(3)
+        job = self.submit(self.job(steps=100000, workers=3, strategy="ddp"), "--set", "elastic.min_workers=2")
+        watcher = self.start("sherd", "watch", job, "--coordinator", self.address, *self.flags("client", "view"))
+        self.wait_for_step(job, 5)
+        self.assertEqual(len(self.get(job)["ranks"]), 3)
+
+        with self.subTest("a watch"):
+            said = lambda: pathlib.Path(watcher.log_path).read_text()  # noqa: E731
+            wait_for(lambda: "step" in said(), "the watch shows steps")
+            self.assertIsNone(watcher.poll())
+            self.allow(set(HOLDERS) - {"view"})
+            wait_for(lambda: watcher.poll() is not None, "the watch ends")
+            self.assertEqual(watcher.returncode, 1, said())
+            self.assertIn("was it withdrawn", said())
+
+        with self.subTest("a session"):
+            self.assertEqual(len(self.get(job)["ranks"]), 3, "nobody else's ended")
+            self.allow({"submit", "worker"})
+            wait_for(lambda: len(self.get(job)["ranks"]) == 2 and self.state(job) == "RUNNING", "the others go on")
+            self.wait_for_step(job, int(self.get(job)["step"]) + 5)
+            wait_for(lambda: "was it withdrawn" in pathlib.Path(guest.log_path).read_text(), "the worker says why")
+            self.assertIsNone(guest.poll())
+            self.assertNotIn("guest", {worker["id"].split("/")[0] for worker in self.workers() if worker["status"] != "lost"})
+
+        with self.subTest("given again"):
+            self.allow(HOLDERS)
+            wait_for(lambda: len(self.get(job)["ranks"]) == 3 and self.state(job) == "RUNNING", "the worker is back")
+            self.wait_for_step(job, int(self.get(job)["step"]) + 5)
+        self.sherd("cancel", job, check=0)
+        self.wait_for_state(job, "CANCELLED")
 
     def test_settings_that_cannot_be_are_refused_before_anything_starts(self):
         bare = dict(os.environ)

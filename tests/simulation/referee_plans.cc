@@ -55,6 +55,8 @@ void Referee::SeePlan(Job& job, const JobRecord& record) {
   }
   // Who thaws of such a world may find nobody who has fenced its memory.
   if (lost > job.promised) job.forgiven_before = record.epoch.value();
+  // Nor did anybody see who was lost of an epoch that was planned and ended in the same turn.
+  if (record.epoch.value() > job.epoch + 1) job.forgiven_before = record.epoch.value();
   if (!keeps) {
     ++rollbacks_;
     job.committed = restored;

@@ -1,5 +1,6 @@
 #include "worker/agent/child_process.h"
 
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
@@ -19,7 +20,8 @@ namespace {
 constexpr int kCannotRun = 127;
 
 // Between fork and exec of a process with threads: async-signal-safe calls only.
-[[noreturn]] void Become(const char* program, char* const* arguments, pid_t parent) {
+[[noreturn]] void Become(const char* program, char* const* arguments, pid_t parent,
+                         int handed_over) {
   ExitWithParent(parent);
   sigset_t none;
   sigemptyset(&none);
@@ -28,6 +30,11 @@ constexpr int kCannotRun = 127;
   signal(SIGINT, SIG_IGN);
   // A socket or pipe of the parent that a child kept open would outlive the parent.
   syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  if (handed_over == kHandedOver) {
+    fcntl(kHandedOver, F_SETFD, 0);
+  } else if (handed_over >= 0) {
+    dup2(handed_over, kHandedOver);
+  }
   execv(program, arguments);
   _exit(kCannotRun);
 }
@@ -42,7 +49,7 @@ std::string ChildExit::Describe() const {
 }
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
-    const std::string& program, const std::vector<std::string>& arguments) {
+    const std::string& program, const std::vector<std::string>& arguments, int handed_over) {
   std::vector<char*> words;
   for (const std::string& argument : arguments) {
     words.push_back(const_cast<char*>(argument.c_str()));
@@ -50,7 +57,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   words.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) Become(program.c_str(), words.data(), parent);
+  if (pid == 0) Become(program.c_str(), words.data(), parent, handed_over);
   if (pid < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a process: ", strerror(errno)));
   }

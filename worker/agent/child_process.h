@@ -11,6 +11,9 @@
 
 namespace sherd {
 
+// The descriptor under which a child finds what its parent hands over.
+inline constexpr int kHandedOver = 3;
+
 // How a process ended: by a signal, or by itself with a code.
 struct ChildExit {
   int signal = 0;
@@ -24,10 +27,11 @@ struct ChildExit {
 class ChildProcess {
  public:
   // Runs the program at a path with `arguments`, of which the first is the name it goes by. It
-  // inherits nothing but the standard streams. kResourceExhausted when the system has no process or
-  // descriptor to give; a program that cannot be run ends with exit code 127.
+  // inherits nothing but the standard streams and, as kHandedOver, the descriptor `handed_over`,
+  // -1 for none. kResourceExhausted when the system has no process or descriptor to give; a program
+  // that cannot be run ends with exit code 127.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(
-      const std::string& program, const std::vector<std::string>& arguments);
+      const std::string& program, const std::vector<std::string>& arguments, int handed_over = -1);
   // Kills the process and waits for its end if that was not reaped.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

@@ -52,7 +52,7 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option(
       "--health", flags.health,
       "HOST:PORT that answers health checks in plain text: service \"\" lives, \"ready\" has a "
-      "coordinator; ports as of --metrics");
+      "coordinator, with --devices each of its workers has; port 0: any");
   DeclareCallerSecurity(app, flags.security);
   app.add_option("--data-host", flags.data_host,
                  "The address of this host that workers of other hosts reach it by (default: the "
@@ -62,6 +62,8 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
       ->capture_default_str();
   app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process ends");
   app.add_option("--incarnation", flags.incarnation, "Chosen by the supervisor")->group("");
+  app.add_flag("--tell-registered", flags.tell_registered, "Asked for by the supervisor")
+      ->group("");
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
@@ -138,8 +140,8 @@ WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device) {
 std::string DeviceOf(size_t slot) { return absl::StrCat("cpu:", slot); }
 
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, const std::string& health,
-                                        size_t slot, Incarnation incarnation) {
+                                        const std::string& metrics, size_t slot,
+                                        Incarnation incarnation) {
   std::vector<std::string> arguments = {kWorkerProgram,
                                         "--coordinator",
                                         flags.coordinator,
@@ -152,7 +154,8 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
                                         "--connect-timeout",
                                         flags.connect_timeout,
                                         "--incarnation",
-                                        absl::StrCat(incarnation.value())};
+                                        absl::StrCat(incarnation.value()),
+                                        "--tell-registered"};
   const auto add = [&arguments](const char* flag, const std::string& value) {
     if (value.empty()) return;
     arguments.push_back(flag);
@@ -161,7 +164,6 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
   add("--data-root", flags.data_root);
   add("--output-root", flags.output_root);
   add("--metrics", metrics);
-  add("--health", health);
   add("--tls-ca", flags.security.ca);
   add("--tls-certificate", flags.security.certificate);
   add("--tls-key", flags.security.key);

@@ -36,6 +36,8 @@ struct WorkerFlags {
   int threads = 0;
   uint64_t incarnation = 0;
   bool exit_with_parent = false;
+  // Of a supervisor's child: it says on kHandedOver whether it has a coordinator.
+  bool tell_registered = false;
 };
 
 // Adds the flags to `app`, which fills in `flags` when it parses.
@@ -61,10 +63,10 @@ absl::Status PrepareRoots(const WorkerFlags& flags);
 // "HOST/cpu:0".
 WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device);
 std::string DeviceOf(size_t slot);
-// What a supervisor calls the worker of a slot with, its name first; `metrics` and `health` are the
-// child's.
+// What a supervisor calls the worker of a slot with, its name first; `metrics` is the child's. It
+// answers health checks itself.
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, const std::string& health,
-                                        size_t slot, Incarnation incarnation);
+                                        const std::string& metrics, size_t slot,
+                                        Incarnation incarnation);
 
 }  // namespace sherd

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/log.h"
+#include "common/status_macros.h"
 #include "worker/agent/agent_state.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/monotonic.h"
@@ -36,6 +37,7 @@ Supervisor::Supervisor(SupervisorOptions options)
          .backoff = Backoff(options_.first_backoff, options_.longest_backoff, DrawIncarnation()),
          .incarnation = Incarnation(),
          .child = nullptr,
+         .registration = nullptr,
          .started_at = absl::ZeroDuration(),
          .start_at = absl::ZeroDuration()});
   }
@@ -50,6 +52,7 @@ int Supervisor::Run() {
     Wait();
     TakeStopRequests();
     ReapEnded();
+    TellReady();
   }
 }
 
@@ -65,24 +68,34 @@ void Supervisor::StartDue() {
 
 void Supervisor::Start(Slot& slot, size_t index) {
   slot.incarnation = Incarnation(DrawIncarnation());
-  absl::StatusOr<std::unique_ptr<ChildProcess>> child =
-      ChildProcess::Start(options_.program, options_.arguments(index, slot.incarnation));
-  if (!child.ok()) {
+  if (const absl::Status launched = Launch(slot, index); !launched.ok()) {
     slot.start_at = MonotonicNow() + slot.backoff.Next();
-    Log(Severity::kError, absl::StrCat(slot.worker.value(), ": ", child.status().message()));
+    Log(Severity::kError, absl::StrCat(slot.worker.value(), ": ", launched.message()));
     return;
   }
-  slot.child = *std::move(child);
   slot.started_at = MonotonicNow();
   slot.start_at.reset();
   Log(Severity::kInfo, absl::StrCat(slot.worker.value(), " is process ", slot.child->pid()));
+}
+
+absl::Status Supervisor::Launch(Slot& slot, size_t index) {
+  SHERD_ASSIGN_OR_RETURN(std::unique_ptr<RegistrationPipe> registration, RegistrationPipe::Open());
+  SHERD_ASSIGN_OR_RETURN(
+      slot.child, ChildProcess::Start(options_.program, options_.arguments(index, slot.incarnation),
+                                      registration->child_end()));
+  registration->CloseChildEnd();
+  slot.registration = std::move(registration);
+  return absl::OkStatus();
 }
 
 void Supervisor::Wait() {
   std::vector<pollfd> sources = {{stop_descriptor_, POLLIN, 0}};
   absl::Duration due = kill_at_;
   for (const Slot& slot : slots_) {
-    if (slot.child != nullptr) sources.push_back({slot.child->descriptor(), POLLIN, 0});
+    if (slot.child != nullptr) {
+      sources.push_back({slot.child->descriptor(), POLLIN, 0});
+      sources.push_back({slot.registration->descriptor(), POLLIN, 0});
+    }
     if (slot.start_at.has_value()) due = std::min(due, *slot.start_at);
   }
   const absl::Duration left = std::max(due - MonotonicNow(), absl::ZeroDuration());
@@ -120,6 +133,7 @@ void Supervisor::ReapEnded() {
 void Supervisor::Ended(Slot& slot, const ChildExit& exit) {
   const pid_t pid = slot.child->pid();
   slot.child.reset();
+  slot.registration.reset();
   const bool stopping = stop_requests_ > 0;
   const bool asked = exit.signal == 0 && exit.code == kExitAsked;
   if (!(stopping && asked)) {
@@ -144,6 +158,15 @@ void Supervisor::Ended(Slot& slot, const ChildExit& exit) {
   }
   Log(asked ? Severity::kInfo : Severity::kError,
       absl::StrCat(slot.worker.value(), ", process ", pid, ": ", exit.Describe(), "; ", then));
+}
+
+void Supervisor::TellReady() {
+  bool ready = true;
+  // Each is asked, so that none stays readable.
+  for (Slot& slot : slots_) {
+    if (slot.registration == nullptr || !slot.registration->Registered()) ready = false;
+  }
+  if (std::exchange(ready_, ready) != ready) options_.on_ready(ready);
 }
 
 void Supervisor::SignalAll(int signal) {

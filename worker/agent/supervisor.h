@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "sherd/v1/worker.pb.h"
 #include "worker/agent/backoff.h"
 #include "worker/agent/child_process.h"
+#include "worker/agent/registration_pipe.h"
 
 namespace sherd {
 
@@ -20,10 +22,14 @@ struct SupervisorOptions {
   std::vector<WorkerId> workers;
   // Path of the children's program.
   std::string program;
-  // The arguments of a slot's next child, which must take over the incarnation; its name first.
+  // The arguments of a slot's next child, which must take over the incarnation; its name first. The
+  // child tells through kHandedOver whether it has a coordinator (registration_pipe.h).
   std::function<std::vector<std::string>(size_t slot, Incarnation incarnation)> arguments;
   // Tells the coordinator how a child ended. Must not block.
   std::function<void(v1::ReportExitRequest)> report_exit;
+  // Hears at each change whether the child of every slot has a coordinator; at first none has.
+  // Called from Run; must not block.
+  std::function<void(bool)> on_ready = [](bool) {};
   absl::Duration first_backoff = absl::Milliseconds(200);
   absl::Duration longest_backoff = absl::Seconds(5);
   // A child that lived for this long had no trouble to start.
@@ -56,6 +62,7 @@ class Supervisor {
     Backoff backoff;
     Incarnation incarnation;
     std::unique_ptr<ChildProcess> child;
+    std::unique_ptr<RegistrationPipe> registration;  // the child's
     absl::Duration started_at;
     // In monotonic time; nullopt while a child runs and when the slot rests.
     std::optional<absl::Duration> start_at;
@@ -63,11 +70,13 @@ class Supervisor {
 
   void StartDue();
   void Start(Slot& slot, size_t index);
-  // Sleeps until a child ends, a stop is requested, or something is due.
+  absl::Status Launch(Slot& slot, size_t index);
+  // Sleeps until a child ends or says something, a stop is requested, or something is due.
   void Wait();
   void TakeStopRequests();
   void ReapEnded();
   void Ended(Slot& slot, const ChildExit& exit);
+  void TellReady();
   void SignalAll(int signal);
   bool AllRest() const;
 
@@ -77,6 +86,7 @@ class Supervisor {
   uint64_t stop_requests_ = 0;
   absl::Duration kill_at_ = absl::InfiniteDuration();
   int exit_code_;
+  bool ready_ = false;
 };
 
 }  // namespace sherd

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/command_docs.h"
 #include "worker/checkpoint/list.h"
 
 namespace sherd {
@@ -64,6 +65,7 @@ int CheckpointsMain(int argc, char** argv) {
   const CLI::App& verify =
       AddCommand(app, "verify",
                  "Read every byte and compare all checksums; exit code 1 if any is wrong", line);
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -87,7 +87,7 @@ class Communicator {
   // gathered (size · bytes, anywhere) = every rank's shard (bytes, arena) in rank order.
   virtual Ticket AllGather(const void* shard, void* gathered, int64_t bytes) = 0;
   // Folds rank r's slice of every contributor's input (size · shard_elements, arena) into `into`,
-  // in rank order.
+  // in rank order. The input may be changed.
   virtual Ticket ReduceScatter(const void* input, int contributors, TreeAccumulator* into) = 0;
   // As ReduceScatter, once and without an accumulator: `data` (arena) is a row of segments, and
   // rank r's equal part of each becomes the sum over contributors; other parts stay. Segments count

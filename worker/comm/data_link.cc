@@ -13,7 +13,6 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "worker/comm/formation.h"
-#include "worker/comm/link_address.h"
 #include "worker/comm/shm_communicator.h"
 #include "worker/comm/tcp_communicator.h"
 
@@ -23,30 +22,6 @@ namespace {
 uint64_t NamespaceInode(const char* path) {
   struct stat entry = {};
   return ::stat(path, &entry) == 0 ? entry.st_ino : 0;
-}
-
-absl::Status CheckGroup(const GroupSpec& group, Transport transport) {
-  const auto size = static_cast<int64_t>(group.addresses.size());
-  if (group.rank < 0 || group.rank >= size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", group.rank, " of ", group.group, " with ", size, " members"));
-  }
-  for (const std::string& address : group.addresses) {
-    SHERD_ASSIGN_OR_RETURN(const LinkAddress parsed, ParseLinkAddress(address));
-    if ((parsed.family() == AF_UNIX) != (transport == Transport::kShm)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data address '", address, "' is not one for ", group.group, " over ",
-                       transport == Transport::kShm ? "shared memory" : "TCP"));
-    }
-  }
-  for (const std::string* text : {&group.job_id, &group.group, &group.secret}) {
-    if (text->size() > kMaxLinkStringBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("job, group or secret of ", group.group,
-                                                     " is longer than ", kMaxLinkStringBytes,
-                                                     " bytes"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace

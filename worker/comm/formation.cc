@@ -14,18 +14,13 @@
 #include "absl/types/optional.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "worker/comm/link_address.h"
 #include "worker/comm/link_socket.h"
 
 namespace sherd {
 namespace {
 
 constexpr char kLostMemberUrl[] = "sherd.dev/lost_member";
-
-// `error`, which is there because of member `rank`.
-absl::Status Blaming(int rank, absl::Status error) {
-  error.SetPayload(kLostMemberUrl, absl::Cord(absl::StrCat(rank)));
-  return error;
-}
 
 constexpr absl::Duration kReconnectAfter = absl::Milliseconds(20);
 constexpr absl::Duration kProbeEvery = absl::Milliseconds(200);
@@ -37,6 +32,30 @@ void Refuse(int link, absl::StatusCode code, std::string text) {
 
 }  // namespace
 
+absl::Status CheckGroup(const GroupSpec& group, Transport transport) {
+  const auto size = static_cast<int64_t>(group.addresses.size());
+  if (group.rank < 0 || group.rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", group.rank, " of ", group.group, " with ", size, " members"));
+  }
+  for (const std::string& address : group.addresses) {
+    SHERD_ASSIGN_OR_RETURN(const LinkAddress parsed, ParseLinkAddress(address));
+    if ((parsed.family() == AF_UNIX) != (transport == Transport::kShm)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data address '", address, "' is not one for ", group.group, " over ",
+                       transport == Transport::kShm ? "shared memory" : "TCP"));
+    }
+  }
+  for (const std::string* text : {&group.job_id, &group.group, &group.secret}) {
+    if (text->size() > kMaxLinkStringBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("job, group or secret of ", group.group,
+                                                     " is longer than ", kMaxLinkStringBytes,
+                                                     " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<int> LinksOf(const std::vector<Member>& members) {
   std::vector<int> links;
   for (const Member& member : members) links.push_back(member.link.get());
@@ -46,6 +65,11 @@ std::vector<int> LinksOf(const std::vector<Member>& members) {
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank) {
   if (goodbye.code != absl::StatusCode::kOk) return absl::Status(goodbye.code, goodbye.text);
   return absl::AbortedError(absl::StrCat("rank ", rank, " left"));
+}
+
+absl::Status Blaming(int rank, absl::Status error) {
+  error.SetPayload(kLostMemberUrl, absl::Cord(absl::StrCat(rank)));
+  return error;
 }
 
 int LostMemberOf(const absl::Status& error) {

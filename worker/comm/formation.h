@@ -25,12 +25,17 @@ struct Member {
 // The members' links by rank, -1 for the own.
 std::vector<int> LinksOf(const std::vector<Member>& members);
 
+// kInvalidArgument for a group that cannot be.
+absl::Status CheckGroup(const GroupSpec& group, Transport transport);
+
 // What the Goodbye of member `rank` means to the others.
 absl::Status StatusOf(const LinkGoodbye& goodbye, int rank);
 
 // The member that a formation failed for, by its rank in the group: it went away, did not come, or
 // left for what it said. -1 when `error` is this member's own.
 int LostMemberOf(const absl::Status& error);
+// `error`, which is there because of member `rank`.
+absl::Status Blaming(int rank, absl::Status error);
 
 // One attempt to form one group: a link between every two members, the higher rank connecting to
 // the lower, and each other's segment; or, where members share no memory, a second link for data.

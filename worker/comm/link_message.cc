@@ -204,9 +204,8 @@ LinkSegment DecodeSegment(Reader& reader) {
 LinkGoodbye DecodeGoodbye(Reader& reader) {
   LinkGoodbye goodbye;
   const uint8_t code = reader.Integer<uint8_t>();
-  goodbye.code = code <= static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)
-                     ? static_cast<absl::StatusCode>(code)
-                     : absl::StatusCode::kUnknown;
+  if (code > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)) reader.Refuse();
+  goodbye.code = static_cast<absl::StatusCode>(code);
   goodbye.lost_peer = reader.Integer<int32_t>();
   goodbye.text = reader.String();
   return goodbye;

@@ -26,11 +26,14 @@ Ticket OperationQueue::Enqueue(std::function<absl::Status()> operation) {
 absl::Status OperationQueue::Wait(Ticket ticket) {
   absl::MutexLock lock(&mutex_);
   SHERD_CHECK(ticket <= enqueued_);
-  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return completed_ >= ticket || (!status_.ok() && !running_);
-  };
+  const auto ended = [this, ticket]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Ended(ticket); };
   mutex_.Await(absl::Condition(&ended));
   return completed_ >= ticket ? absl::OkStatus() : status_;
+}
+
+bool OperationQueue::ended(Ticket ticket) const {
+  absl::MutexLock lock(&mutex_);
+  return Ended(ticket);
 }
 
 bool OperationQueue::Fail(absl::Status error) {

@@ -26,6 +26,9 @@ class OperationQueue {
   // Blocks until the operation has ended, or will not begin; then no operation touches any buffer.
   absl::Status Wait(Ticket ticket) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Whether Wait would return at once.
+  bool ended(Ticket ticket) const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Ends the queue with `error`; false when it has ended already, with the error that came first.
   bool Fail(absl::Status error) ABSL_LOCKS_EXCLUDED(mutex_);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -36,6 +39,9 @@ class OperationQueue {
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Ended(Ticket ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return completed_ >= ticket || (!status_.ok() && !running_);
+  }
 
   std::atomic<bool> failed_{false};
   mutable absl::Mutex mutex_;

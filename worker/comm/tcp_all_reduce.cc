@@ -79,9 +79,9 @@ Ticket TcpCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int
                         .count = elements,
                         .contributors = contributors};
   auto* const own_data = static_cast<std::byte*>(data);
-  return EnqueueOp(op, [this, own_data](const OpDescriptor& op) {
-    Work work = NewWork();
-    ForEachPeer([&](int peer) {
+  return operations_.Enqueue(op, [this, own_data](const OpDescriptor& op) {
+    StreamWork work = operations_.NewWork();
+    operations_.ForEachPeer([&](int peer) {
       work.traffic[static_cast<size_t>(peer)] = AllReduceTraffic(op, peer, own_data);
     });
     const Pieces pieces(ChunkOf(op.count, size(), rank_), op.dtype);

@@ -41,65 +41,36 @@ std::vector<Chunk> PiecesOf(const Chunk& chunk, DType dtype) {
 
 }  // namespace
 
-TcpCommunicator::Work TcpCommunicator::NewWork() const {
-  Work work;
-  work.traffic.resize(members_.size());
-  return work;
-}
-
 Ticket TcpCommunicator::AllGather(const void* shard, void* gathered, int64_t bytes) {
   CheckInArena(shard, bytes);
   auto* const out = static_cast<std::byte*>(gathered);
-  return EnqueueOp({.collective = Collective::kAllGather, .count = bytes},
-                   [this, shard, out](const OpDescriptor& op) {
-                     Copy(out + rank_ * op.count, shard, op.count);
-                     Work work = NewWork();
-                     ForEachPeer([&](int peer) {
-                       PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
-                       Send(shard, op.count, traffic);
-                       Receive(out + peer * op.count, op.count, traffic);
-                     });
-                     return work;
-                   });
+  return operations_.Enqueue({.collective = Collective::kAllGather, .count = bytes},
+                             [this, shard, out](const OpDescriptor& op) {
+                               Copy(out + rank_ * op.count, shard, op.count);
+                               StreamWork work = operations_.NewWork();
+                               operations_.ForEachPeer([&](int peer) {
+                                 PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
+                                 Send(shard, op.count, traffic);
+                                 Receive(out + peer * op.count, op.count, traffic);
+                               });
+                               return work;
+                             });
 }
 
 Ticket TcpCommunicator::Broadcast(void* data, int64_t bytes, int root) {
   SHERD_CHECK(root >= 0 && root < size());
   CheckInArena(data, bytes);
   auto* const own_data = static_cast<std::byte*>(data);
-  return EnqueueOp({.collective = Collective::kBroadcast, .count = bytes, .root = root},
-                   [this, own_data](const OpDescriptor& op) {
-                     Work work = NewWork();
-                     ForEachPeer([&](int peer) {
-                       PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
-                       if (rank_ == op.root) Send(own_data, op.count, traffic);
-                       if (peer == op.root) Receive(own_data, op.count, traffic);
-                     });
-                     return work;
-                   });
-}
-
-Ticket TcpCommunicator::Barrier() {
-  return EnqueueOp({.collective = Collective::kBarrier},
-                   [this](const OpDescriptor&) { return NewWork(); });
-}
-
-Ticket TcpCommunicator::Exchange(const void* record, void* records, int64_t bytes) {
-  SHERD_CHECK(bytes >= 0 && bytes <= kMaxExchangeBytes);
-  auto copy = std::make_shared<const std::string>(static_cast<const char*>(record),
-                                                  static_cast<size_t>(bytes));
-  auto* const out = static_cast<std::byte*>(records);
-  return EnqueueOp({.collective = Collective::kExchange, .count = bytes},
-                   [this, out, copy = std::move(copy)](const OpDescriptor& op) {
-                     Copy(out + rank_ * op.count, copy->data(), op.count);
-                     Work work = NewWork();
-                     ForEachPeer([&](int peer) {
-                       PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
-                       Send(copy->data(), op.count, traffic);
-                       Receive(out + peer * op.count, op.count, traffic);
-                     });
-                     return work;
-                   });
+  return operations_.Enqueue({.collective = Collective::kBroadcast, .count = bytes, .root = root},
+                             [this, own_data](const OpDescriptor& op) {
+                               StreamWork work = operations_.NewWork();
+                               operations_.ForEachPeer([&](int peer) {
+                                 PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
+                                 if (rank_ == op.root) Send(own_data, op.count, traffic);
+                                 if (peer == op.root) Receive(own_data, op.count, traffic);
+                               });
+                               return work;
+                             });
 }
 
 std::vector<const std::byte*> TcpCommunicator::Leaves(const OpDescriptor& op,
@@ -112,7 +83,7 @@ std::vector<const std::byte*> TcpCommunicator::Leaves(const OpDescriptor& op,
 }
 
 void TcpCommunicator::ReceiveLeaves(const OpDescriptor& op, const std::vector<Chunk>& pieces,
-                                    Work& work) const {
+                                    StreamWork& work) const {
   work.pieces = op.contributors > 0 ? static_cast<int64_t>(pieces.size()) : 0;
   for (int peer = 0; peer < op.contributors; ++peer) {
     if (peer == rank_) continue;
@@ -133,9 +104,9 @@ Ticket TcpCommunicator::ReduceScatter(const void* input, int contributors, TreeA
                         .dtype = into->dtype(),
                         .count = into->elements(),
                         .contributors = contributors};
-  return EnqueueOp(op, [this, slices, slice_bytes, into](const OpDescriptor& op) {
-    Work work = NewWork();
-    ForEachPeer([&](int peer) {
+  return operations_.Enqueue(op, [this, slices, slice_bytes, into](const OpDescriptor& op) {
+    StreamWork work = operations_.NewWork();
+    operations_.ForEachPeer([&](int peer) {
       if (rank_ >= op.contributors) return;
       Send(slices + peer * slice_bytes, slice_bytes, work.traffic[static_cast<size_t>(peer)]);
     });
@@ -150,7 +121,10 @@ Ticket TcpCommunicator::ReduceScatter(const void* input, int contributors, TreeA
       const std::vector<const void*> values(leaves.begin(), leaves.end());
       into->FoldRange(values, piece.begin, piece.elements());
     };
-    work.finish = [into] { into->EndFold(); };
+    work.finish = [into](WireCount&) {
+      into->EndFold();
+      return absl::OkStatus();
+    };
     return work;
   });
 }
@@ -184,34 +158,35 @@ Ticket TcpCommunicator::ReduceScatterInPlace(void* data, absl::Span<const int64_
                         .segments = static_cast<int32_t>(segments.size()),
                         .contributors = contributors};
   auto* const own_data = static_cast<std::byte*>(data);
-  return EnqueueOp(op, [this, own_data, wholes = std::move(wholes)](const OpDescriptor& op) {
-    const int64_t element_bytes = SizeOf(op.dtype);
-    const auto part_of = [&](const Chunk& whole, int rank) {
-      const int64_t part = whole.elements() / size();
-      return Chunk{whole.begin + rank * part, whole.begin + (rank + 1) * part};
-    };
-    Work work = NewWork();
-    std::vector<Chunk> pieces;
-    for (const Chunk& whole : wholes) AppendPieces(part_of(whole, rank_), op.dtype, pieces);
-    ForEachPeer([&](int peer) {
-      if (rank_ >= op.contributors) return;
-      PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
-      for (const Chunk& whole : wholes) {
-        const Chunk part = part_of(whole, peer);
-        if (part.elements() == 0) continue;
-        traffic.out.push_back(
-            {own_data + part.begin * element_bytes, part.elements() * element_bytes, 0, false});
-      }
-      if (!traffic.out.empty()) traffic.out.back().ends_message = true;
-    });
-    ReceiveLeaves(op, pieces, work);
-    // Without contributors the sum is zero, and there is nothing to wait for.
-    work.pieces = static_cast<int64_t>(pieces.size());
-    work.reduce = [this, op, own_data, pieces = std::move(pieces)](int64_t index) {
-      ReducePiece(op, pieces[static_cast<size_t>(index)], own_data);
-    };
-    return work;
-  });
+  return operations_.Enqueue(
+      op, [this, own_data, wholes = std::move(wholes)](const OpDescriptor& op) {
+        const int64_t element_bytes = SizeOf(op.dtype);
+        const auto part_of = [&](const Chunk& whole, int rank) {
+          const int64_t part = whole.elements() / size();
+          return Chunk{whole.begin + rank * part, whole.begin + (rank + 1) * part};
+        };
+        StreamWork work = operations_.NewWork();
+        std::vector<Chunk> pieces;
+        for (const Chunk& whole : wholes) AppendPieces(part_of(whole, rank_), op.dtype, pieces);
+        operations_.ForEachPeer([&](int peer) {
+          if (rank_ >= op.contributors) return;
+          PeerTraffic& traffic = work.traffic[static_cast<size_t>(peer)];
+          for (const Chunk& whole : wholes) {
+            const Chunk part = part_of(whole, peer);
+            if (part.elements() == 0) continue;
+            traffic.out.push_back(
+                {own_data + part.begin * element_bytes, part.elements() * element_bytes, 0, false});
+          }
+          if (!traffic.out.empty()) traffic.out.back().ends_message = true;
+        });
+        ReceiveLeaves(op, pieces, work);
+        // Without contributors the sum is zero, and there is nothing to wait for.
+        work.pieces = static_cast<int64_t>(pieces.size());
+        work.reduce = [this, op, own_data, pieces = std::move(pieces)](int64_t index) {
+          ReducePiece(op, pieces[static_cast<size_t>(index)], own_data);
+        };
+        return work;
+      });
 }
 
 }  // namespace sherd

@@ -21,6 +21,14 @@ void TileTree::SetDigit(int level, void* values) {
   digits_[static_cast<size_t>(level)] = {values, values, kNoScratch};
 }
 
+void TileTree::MoveDigit(int level, void* to) {
+  const Node node = Take(level);
+  if (node.values != to) {
+    std::memcpy(to, node.values, static_cast<size_t>(elements_ * SizeOf(dtype_)));
+  }
+  Release(node);
+}
+
 const void* TileTree::Sum() {
   Node sum;
   for (int level = 0; level < kLevels; ++level) {

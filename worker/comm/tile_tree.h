@@ -33,7 +33,8 @@ class TileTree {
 
   // The values of a digit; null when it is 0.
   const void* digit(int level) const { return digits_[static_cast<size_t>(level)].values; }
-  void ClearDigit(int level) { Release(Take(level)); }
+  // Copies a digit to `to`, unless it is there, and clears it.
+  void MoveDigit(int level, void* to);
   // Sums all digits from the lowest up; null without leaves. The tile ends.
   const void* Sum();
 

@@ -22,10 +22,6 @@ void ForEachTile(int64_t elements, DType dtype, const Tile& tile) {
   }
 }
 
-void CopyTile(void* to, const void* from, int64_t bytes) {
-  if (to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
 }  // namespace
 
 int TreeAccumulator::BufferCount(int64_t max_leaves, int64_t leaves_per_fold) {
@@ -120,40 +116,64 @@ void TreeAccumulator::BeginFold(int64_t count) {
   carry_.fresh = (leaves_ & ((int64_t{1} << carry_.top) - 1)) == 0;
 }
 
+template <typename Tree, typename AddLeaf>
+void TreeAccumulator::CarryRange(Tree& tree, int64_t first, const AddLeaf& add) {
+  const int top = carry_.top;
+  const auto keep = [&](int level) {
+    tree.MoveDigit(level, Values(carry_.assigned[static_cast<size_t>(level)], first));
+  };
+  // Carried digits are summed in their own buffers, so no new digit may be written before `top`
+  // has taken them all in.
+  for (int level = 0; level < top; ++level) {
+    const int buffer = digits_[static_cast<size_t>(level)];
+    if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
+  }
+  int64_t index = 0;
+  for (; index < carry_.carried; ++index) add(index);
+  keep(top);
+  for (; index < carry_.after - leaves_; ++index) add(index);
+  for (int level = 0; level < top; ++level) {
+    if (tree.digit(level) != nullptr) keep(level);
+  }
+}
+
 void TreeAccumulator::FoldRange(absl::Span<const void* const> leaves, int64_t begin,
                                 int64_t elements) {
   SHERD_CHECK(static_cast<int64_t>(leaves.size()) == carry_.after - leaves_);
   SHERD_CHECK(begin >= 0 && elements >= 0 && begin <= elements_ - elements);
-  const int top = carry_.top;
   TileTree tree(dtype_);
   ForEachTile(elements, dtype_, [&](int64_t offset, int64_t tile) {
     const int64_t first = begin + offset;
-    const auto leaf = [&](int64_t index) {
-      return static_cast<const std::byte*>(leaves[static_cast<size_t>(index)]) +
-             offset * SizeOf(dtype_);
-    };
-    const auto buffer_of = [&](int level) {
-      return Values(carry_.assigned[static_cast<size_t>(level)], first);
-    };
-    const auto keep = [&](int level) {
-      CopyTile(buffer_of(level), tree.digit(level), tile * SizeOf(dtype_));
-      tree.ClearDigit(level);
-    };
-    // Carried digits are summed in their own buffers, so no new digit may be written before `top`
-    // has taken them all in.
-    tree.Begin(tile, carry_.fresh ? buffer_of(top) : nullptr);
-    for (int level = 0; level < top; ++level) {
-      const int buffer = digits_[static_cast<size_t>(level)];
-      if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
-    }
-    int64_t index = 0;
-    for (; index < carry_.carried; ++index) tree.Add(leaf(index));
-    keep(top);
-    for (; index < static_cast<int64_t>(leaves.size()); ++index) tree.Add(leaf(index));
-    for (int level = 0; level < top; ++level) {
-      if (tree.digit(level) != nullptr) keep(level);
-    }
+    const int top = carry_.assigned[static_cast<size_t>(carry_.top)];
+    tree.Begin(tile, carry_.fresh ? Values(top, first) : nullptr);
+    CarryRange(tree, first, [&](int64_t index) {
+      tree.Add(static_cast<const std::byte*>(leaves[static_cast<size_t>(index)]) +
+               offset * SizeOf(dtype_));
+    });
   });
+}
+
+void TreeAccumulator::FoldRange(StreamTree& tree, absl::Span<void* const> leaves, int kept,
+                                int64_t first, int64_t elements) {
+  SHERD_CHECK(static_cast<int64_t>(leaves.size()) == carry_.after - leaves_);
+  SHERD_CHECK(first >= 0 && elements >= 0 && first <= elements_ - elements);
+  tree.Begin(elements);
+  CarryRange(tree, first, [&](int64_t index) {
+    void* const leaf = leaves[static_cast<size_t>(index)];
+    index == kept ? tree.Add(leaf) : tree.AddWritable(leaf);
+  });
+}
+
+void TreeAccumulator::FoldSum(DeviceStream& stream, const void* sum, int64_t leaves) {
+  SHERD_CHECK(!finished_ && leaves > 0 && leaves_ + leaves <= max_leaves_);
+  if (elements_ > 0 && leaves_ == 0) {
+    stream.Copy(buffers_[0], sum, elements_ * SizeOf(dtype_));
+  } else if (elements_ > 0) {
+    stream.AddRounded(buffers_[0], sum, dtype_, elements_);
+  }
+  // The one digit that there is, whatever it counts.
+  digits_[0] = 0;
+  leaves_ += leaves;
 }
 
 void TreeAccumulator::EndFold() {

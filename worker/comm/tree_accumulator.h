@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/device_stream.h"
 #include "kernels/dtype.h"
 #include "kernels/memory.h"
+#include "worker/comm/stream_tree.h"
 
 namespace sherd {
 
@@ -39,7 +41,14 @@ class TreeAccumulator {
   // at the values [first, first + elements) of `count` leaves. `count` is not 0.
   void BeginFold(int64_t count);
   void FoldRange(absl::Span<const void* const> leaves, int64_t first, int64_t elements);
+  // The same where leaves and the accumulator are memory of a device, on the tree's stream. The
+  // leaf at index `kept` is only read, the others may be written to; -1: there is none such.
+  void FoldRange(StreamTree& tree, absl::Span<void* const> leaves, int kept, int64_t first,
+                 int64_t elements);
   void EndFold();
+  // Adds `sum` (elements), which is that of `leaves` more leaves in any order, on a stream and
+  // without a tree. Between two Resets not together with Fold.
+  void FoldSum(DeviceStream& stream, const void* sum, int64_t leaves);
   int64_t leaves() const { return leaves_; }
   int64_t elements() const { return elements_; }
   DType dtype() const { return dtype_; }
@@ -54,6 +63,9 @@ class TreeAccumulator {
   TreeAccumulator(int64_t elements, DType dtype, int64_t max_leaves, int64_t leaves_per_fold);
   void AddBuffers(MemoryMeter& meter, int count);
 
+  // Carries a range whose first element is `first`: `add(i)` adds leaf i to the tree.
+  template <typename Tree, typename AddLeaf>
+  void CarryRange(Tree& tree, int64_t first, const AddLeaf& add);
   // The buffers of the digits once there are `leaves` leaves, by level; digits above `top` keep
   // theirs.
   std::vector<int> AssignBuffers(int64_t leaves, int top);

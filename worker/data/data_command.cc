@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "absl/strings/str_replace.h"
-#include "worker/data/token_file.h"
+#include "common/command_docs.h"
 
 namespace sherd {
 namespace {
@@ -35,6 +35,7 @@ int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& de
   app.require_subcommand(1);
   std::vector<DataSubcommand> commands;
   for (const DeclareDataSubcommand one : declare) commands.push_back(one(app));
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -44,19 +45,6 @@ int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& de
     if (one.command->parsed()) return Run(one);
   }
   return kUsage;
-}
-
-void AddDataOptions(CLI::App& command, std::string& output, std::string& format) {
-  command.add_option("-o,--output", output, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("FORMAT");
-  std::vector<std::string> names;
-  for (const absl::string_view name : TokenFormatNames()) names.emplace_back(name);
-  command
-      .add_option("--format", format,
-                  "As data.format of a job file (default: what the file looks like)")
-      ->check(CLI::IsMember(names))
-      ->option_text("FORMAT");
 }
 
 }  // namespace sherd

@@ -23,12 +23,4 @@ using DeclareDataSubcommand = DataSubcommand (*)(CLI::App& app);
 // bad usage, 1 for anything else.
 int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& declare);
 
-// `sherd data info FILE…`: what files hold, of which it reads every token.
-DataSubcommand DeclareDataInfo(CLI::App& app);
-// `sherd data head FILE`: the first tokens of a file.
-DataSubcommand DeclareDataHead(CLI::App& app);
-
-// -o table|json and --format FORMAT, which both have.
-void AddDataOptions(CLI::App& command, std::string& output, std::string& format);
-
 }  // namespace sherd

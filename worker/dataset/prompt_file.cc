@@ -90,6 +90,13 @@ absl::Status Write(const Tokens& tokens, const std::string& path) {
 
 }  // namespace
 
+absl::Status NoPrompts(absl::string_view path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   " holds no line; each must be a JSON object, as in {\"prompt\": \"…\", "
+                   "\"completion\": \"…\"}"));
+}
+
 absl::StatusOr<uint64_t> FingerprintOf(const PromptSources& sources) {
   std::string plan = "sherd prompts 1\n";
   const auto add = [&](const std::string& path) -> absl::Status {
@@ -111,10 +118,7 @@ absl::Status WritePromptFile(const PromptSources& sources, const std::string& pa
     SHERD_RETURN_IF_ERROR(ReadLines(sources, file, encoder, tokens));
   }
   if (!tokens.entries.empty()) return Write(tokens, path);
-  return absl::InvalidArgumentError(
-      absl::StrCat(sources.files.empty() ? "" : sources.files.front(),
-                   " holds no line; each must be a JSON object, as in {\"prompt\": \"…\", "
-                   "\"completion\": \"…\"}"));
+  return NoPrompts(sources.files.empty() ? "" : sources.files.front());
 }
 
 struct PromptSequences::File {

@@ -50,6 +50,9 @@ struct PromptSources {
   std::function<bool()> stopped;
 };
 
+// Of a file in which there is no line: what each must be.
+absl::Status NoPrompts(absl::string_view path);
+
 // As FingerprintOf of worker/pack/pack.h.
 absl::StatusOr<uint64_t> FingerprintOf(const PromptSources& sources);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/command_docs.h"
 #include "nlohmann/json.hpp"
 #include "plan/job_spec.h"
 #include "worker/evaluate/evaluate.h"
@@ -69,6 +70,7 @@ int EvaluateMain(int argc, char** argv) {
   app.add_option("-o,--output", output, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->option_text("FORMAT");
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

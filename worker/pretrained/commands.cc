@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/command_docs.h"
 #include "common/counted.h"
 #include "common/printable_text.h"
 #include "nlohmann/json.hpp"
@@ -34,6 +35,7 @@ void AddShared(CLI::App& app, int& threads, std::string& format) {
 
 // Nothing when the command line is fine.
 std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -54,6 +54,11 @@ absl::Status AddFile(const std::string& root, const std::string& path, WeightFil
       ReadSafetensorsHeader(path, file.bytes(), [&](int64_t offset, int64_t bytes, void* out) {
         return file.Read(offset, bytes, out);
       }));
+  weights.header_bytes += header.bytes;
+  if (weights.header_bytes > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": the headers of the weights have more than ", kMaxHeaderBytes, " bytes together"));
+  }
   for (SafetensorsEntry& entry : header.entries) {
     weights.entries.push_back({weights.files.size(), std::move(entry)});
   }

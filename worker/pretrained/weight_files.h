@@ -14,6 +14,8 @@ inline constexpr char kWeightsFile[] = "model.safetensors";
 inline constexpr char kWeightsIndexFile[] = "model.safetensors.index.json";
 inline constexpr int64_t kMaxWeightsIndexBytes = 64 << 20;
 inline constexpr size_t kMaxWeightFiles = 1000;
+// Of all files together: hundreds of thousands of tensors.
+inline constexpr int64_t kMaxHeaderBytes = 64 << 20;
 
 // What lies in a folder of published weights.
 struct WeightFiles {
@@ -24,6 +26,8 @@ struct WeightFiles {
   std::vector<InputFile> files;
   // File by file.
   std::vector<Entry> entries;
+  // Of all files.
+  int64_t header_bytes = 0;
 };
 
 // Opens model.safetensors, or the files that model.safetensors.index.json names, in `folder` below

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <thread>
 
+#include "common/command_docs.h"
 #include "worker/sample/sample.h"
 
 namespace sherd {
@@ -28,6 +29,7 @@ int SampleMain(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Another seed, another text")->capture_default_str();
   app.add_option("--threads", options.threads, "Compute threads")->capture_default_str();
+  AddManual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

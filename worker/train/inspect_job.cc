@@ -2,9 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/checkpoint/find.h"
+#include "worker/checkpoint/save.h"
+#include "worker/data/inspect.h"
+#include "worker/data/roots.h"
+#include "worker/dataset/inspect_texts.h"
 #include "worker/pretrained/pretrained_folder.h"
 
 namespace sherd {
@@ -12,6 +19,16 @@ namespace {
 
 // Of a sentence: what is named in it comes from files and may be of any length.
 constexpr size_t kMost = 4000;
+
+// That there is something to go on from, as far as can be seen without reading all of it.
+absl::Status CheckResume(FileSystem& files, const std::string& root, const std::string& resume,
+                         const TrainerOptions& options) {
+  std::string from = resume;
+  if (!resume.empty() && resume != "none" && resume != "latest") {
+    SHERD_ASSIGN_OR_RETURN(from, ResolveOutputDirectory(options.output_root, resume));
+  }
+  return ResolveResume(files, root, from).status();
+}
 
 }  // namespace
 
@@ -34,6 +51,23 @@ absl::StatusOr<v1::DataInspection> InspectJob(const v1::InspectData& request,
   SHERD_RETURN_IF_ERROR(
       InspectJobFiles(request.data(), request.checkpoint(), seq_len, vocab, options));
   return found;
+}
+
+absl::Status InspectJobFiles(const v1::DataSpec& data, const v1::CheckpointSpec& checkpoint,
+                             int64_t seq_len, int64_t vocab, const TrainerOptions& options) {
+  SHERD_RETURN_IF_ERROR(
+      InspectFiles(data, checkpoint, seq_len, vocab, options.data_root, options.output_root));
+  SHERD_RETURN_IF_ERROR(InspectTexts(data, seq_len, vocab, options.data_root));
+  if (checkpoint.dir().empty()) return absl::OkStatus();
+  SHERD_ASSIGN_OR_RETURN(const std::string directory,
+                         ResolveOutputDirectory(options.output_root, checkpoint.dir()));
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  const absl::Status usable = CheckRoot(*files, directory);
+  if (!usable.ok()) {
+    return absl::Status(usable.code(), absl::StrCat("checkpoint.dir: ", usable.message()));
+  }
+  const absl::Status resumable = CheckResume(*files, directory, checkpoint.resume(), options);
+  return absl::Status(resumable.code(), absl::StrCat("checkpoint.resume: ", resumable.message()));
 }
 
 }  // namespace sherd

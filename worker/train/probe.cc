@@ -102,12 +102,23 @@ absl::StatusOr<v1::TrialReport> MachineProbe::Run(FormationAbort& abort,
   return report;
 }
 
-absl::Status MachineProbe::Form(FormationAbort& abort) {
+absl::Status MachineProbe::CheckSizes() const {
+  int64_t largest = 1;
   for (const int64_t size : assignment_.trial().group_sizes()) {
     if (size < 2 || assignment_.world() % size != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("a world of ", assignment_.world(), " has no groups of ", size, " ranks"));
     }
+    largest = size;
+  }
+  if (largest == assignment_.world()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a probe's last group is not that of all ranks");
+}
+
+absl::Status MachineProbe::Form(FormationAbort& abort) {
+  // The same on all ranks, before any of them waits for another.
+  SHERD_RETURN_IF_ERROR(CheckSizes());
+  for (const int64_t size : assignment_.trial().group_sizes()) {
     for (const int64_t stride : ProbeStrides(size, assignment_.world())) {
       SHERD_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                              FormGroup(MembersOf(size, stride), abort));
@@ -116,10 +127,7 @@ absl::Status MachineProbe::Form(FormationAbort& abort) {
       if (aborted_) return absl::AbortedError(reason_);
     }
   }
-  const bool met =
-      assignment_.world() == 1 || (!groups_.empty() && groups_.back().size == assignment_.world());
-  if (met) return absl::OkStatus();
-  return absl::InvalidArgumentError("a probe has no group of all ranks");
+  return absl::OkStatus();
 }
 
 void MachineProbe::Abort(absl::string_view reason) {

@@ -48,6 +48,7 @@ class MachineProbe {
     std::unique_ptr<Communicator> comm;
   };
 
+  absl::Status CheckSizes() const;
   absl::Status Form(FormationAbort& abort);
   absl::StatusOr<v1::TrialReport> Measure();
   std::vector<int> MembersOf(int64_t size, int64_t stride) const;

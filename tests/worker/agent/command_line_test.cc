@@ -85,7 +85,7 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
                     .insecure = true};
   const uint64_t incarnation = 18446744073709551557u;
   std::vector<std::string> arguments =
-      ChildArguments(flags, 2, "127.0.0.1:0", "127.0.0.1:9501", 1, Incarnation(incarnation));
+      ChildArguments(flags, 2, "127.0.0.1:0", 1, Incarnation(incarnation));
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
 
@@ -99,7 +99,8 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_EQ(read.connect_timeout, "30s");
   EXPECT_EQ(read.metrics, "127.0.0.1:0");
   EXPECT_EQ(read.threads, 2);
-  EXPECT_EQ(read.health, "127.0.0.1:9501");
+  EXPECT_EQ(read.health, "");
+  EXPECT_TRUE(read.tell_registered);
   EXPECT_EQ(read.security.ca, "ca");
   EXPECT_EQ(read.security.certificate, "own");
   EXPECT_EQ(read.security.key, "key");

@@ -1,6 +1,7 @@
 // A small process for the supervisor to start: supervised_child MODE PIPE INCARNATION. It writes
 // "PID INCARNATION\n" to the named pipe, then does what MODE says:
 //   wait       ends with code 0 on SIGTERM
+//   toggles    as wait; says at each SIGUSR1 that it has a coordinator, or that it has lost it
 //   deaf       ignores SIGTERM
 //   CODE       ends at once with this exit code
 //   supervise  supervises two deaf children
@@ -14,6 +15,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker/agent/child_process.h"
+#include "worker/agent/registration_pipe.h"
 #include "worker/agent/supervisor.h"
 
 namespace {
@@ -37,6 +40,7 @@ int main(int argc, char** argv) {
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
+  if (mode == "toggles") sigaddset(&term, SIGUSR1);
   sigprocmask(SIG_BLOCK, &term, nullptr);
   // A sanitizer's handler would turn the signal into an exit code.
   signal(SIGSEGV, SIG_DFL);
@@ -46,6 +50,11 @@ int main(int argc, char** argv) {
   const std::string line = absl::StrCat(getpid(), " ", argv[3], "\n");
   if (write(pipe, line.data(), line.size()) < 0) return 3;
   int received = 0;
+  for (bool registered = true; mode == "toggles"; registered = !registered) {
+    sigwait(&term, &received);
+    if (received == SIGTERM) return 0;
+    sherd::TellRegistered(sherd::kHandedOver, registered);
+  }
   if (mode == "wait") return sigwait(&term, &received);
   while (mode == "deaf") sigwait(&term, &received);
   return atoi(mode.c_str());

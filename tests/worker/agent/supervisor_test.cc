@@ -111,6 +111,10 @@ class SupervisorTest : public testing::Test {
       absl::MutexLock lock(&mutex_);
       exits_.push_back(std::move(request));
     };
+    options.on_ready = [this](bool ready) {
+      absl::MutexLock lock(&mutex_);
+      readiness_.push_back(ready);
+    };
     options.first_backoff = absl::Milliseconds(1);
     options.longest_backoff = absl::Milliseconds(10);
     options.stop_limit = stop_limit_;
@@ -137,6 +141,16 @@ class SupervisorTest : public testing::Test {
     }
     return exits_[n - 1];
   }
+  // All that was said of readiness, once that has been so much.
+  std::vector<bool> AwaitReadiness(size_t n) {
+    absl::MutexLock lock(&mutex_);
+    const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return readiness_.size() >= n; };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Milliseconds(kPatienceMs))) {
+      ADD_FAILURE() << "readiness changed " << readiness_.size() << " times";
+      return std::vector<bool>(n);
+    }
+    return readiness_;
+  }
   size_t exits() {
     absl::MutexLock lock(&mutex_);
     return exits_.size();
@@ -149,6 +163,7 @@ class SupervisorTest : public testing::Test {
   int exit_code_ = -1;
   absl::Mutex mutex_;
   std::vector<v1::ReportExitRequest> exits_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> readiness_ ABSL_GUARDED_BY(mutex_);
 };
 
 // F21, F54: the death is known at once, with its signal, and F25: a new life has a new number.
@@ -180,6 +195,32 @@ TEST_F(SupervisorTest, ADeathOfOneChildLeavesTheOthersAlone) {
   births_.Next();
   EXPECT_EQ(kill(other.pid, 0), 0);
   EXPECT_EQ(exits(), 1u);
+}
+
+TEST_F(SupervisorTest, IsReadyWhileEachOfItsChildrenHasACoordinator) {
+  Start({"toggles", "toggles"});
+  const pid_t one = births_.Next().pid;
+  const pid_t other = births_.Next().pid;
+  ASSERT_GT(one, 0);
+  ASSERT_GT(other, 0);
+  size_t changes = 0;
+  kill(one, SIGUSR1);
+  EXPECT_TRUE(AwaitReadiness(0).empty());
+  kill(other, SIGUSR1);
+  EXPECT_TRUE(AwaitReadiness(++changes).back());
+  for (const pid_t child : {one, other}) {
+    kill(child, SIGUSR1);
+    EXPECT_FALSE(AwaitReadiness(++changes).back());
+    kill(child, SIGUSR1);
+    EXPECT_TRUE(AwaitReadiness(++changes).back());
+  }
+  // A new life has none at first.
+  kill(other, SIGKILL);
+  EXPECT_FALSE(AwaitReadiness(++changes).back());
+  const pid_t next = births_.Next().pid;
+  ASSERT_GT(next, 0);
+  kill(next, SIGUSR1);
+  EXPECT_TRUE(AwaitReadiness(++changes).back());
 }
 
 TEST_F(SupervisorTest, LetsAChildRestThatCannotWorkAndEndsWithTheLast) {

@@ -23,6 +23,8 @@ struct CommunicatorKind {
   Transport transport;
   // A formed group of `size` ranks within this process, by rank.
   std::function<std::vector<std::unique_ptr<Communicator>>(int size, const GroupOptions&)> form;
+  // Sums have the bits of the tree; else they are rounded in another order.
+  bool tree_bits = true;
 };
 inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind) {
   return out << kind.name;
@@ -31,6 +33,8 @@ inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind)
 std::vector<CommunicatorKind> AllCommunicatorKinds();
 // These behind a device with memory of its own, "staged_shm", ….
 std::vector<CommunicatorKind> StagedCommunicatorKinds();
+// What the conformance suite runs over: those of the program that links it.
+std::vector<CommunicatorKind> ConformanceKinds();
 
 // "shm", "tcp".
 std::string NameOf(Transport transport);

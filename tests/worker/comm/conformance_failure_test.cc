@@ -26,9 +26,7 @@ class ConformanceFailure : public testing::TestWithParam<CommunicatorKind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(, ConformanceFailure, testing::ValuesIn(AllCommunicatorKinds()),
-                         [](const auto& test) { return test.param.name; });
-INSTANTIATE_TEST_SUITE_P(Staged, ConformanceFailure, testing::ValuesIn(StagedCommunicatorKinds()),
+INSTANTIATE_TEST_SUITE_P(, ConformanceFailure, testing::ValuesIn(ConformanceKinds()),
                          [](const auto& test) { return test.param.name; });
 
 // F29, F23: all end at once, whatever they wait in.

@@ -132,6 +132,16 @@ TEST(LinkMessage, RefusesALaneThatIsNone) {
   EXPECT_FALSE(DecodeLinkMessage(whole).ok());
 }
 
+TEST(LinkMessage, RefusesAGoodbyeOfAnUnknownCode) {
+  std::string bytes = EncodeLinkMessage(LinkGoodbye{
+      .code = absl::StatusCode::kUnauthenticated, .lost_peer = 1, .text = "rank 1 has left"});
+  EXPECT_TRUE(DecodeLinkMessage(bytes).ok());
+  // Behind magic, version and kind.
+  ASSERT_EQ(bytes[6], static_cast<char>(absl::StatusCode::kUnauthenticated));
+  ++bytes[6];
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeLinkMessage(bytes).status()));
+}
+
 TEST(LinkMessage, CutsALongGoodbye) {
   const auto goodbye = DecodeLinkMessage(
       EncodeLinkMessage(LinkGoodbye{absl::StatusCode::kAborted, -1, std::string(100'000, 'x')}));

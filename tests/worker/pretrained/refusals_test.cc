@@ -153,6 +153,24 @@ TEST_F(Refusals, IndexesThatContradictTheirFiles) {
   }
 }
 
+// What is believed of a folder takes bounded memory, however many files it names.
+TEST_F(Refusals, HeadersWithoutEnd) {
+  CopyGolden("llama_tied_fp16", folder_);
+  const std::string name(15 << 20, 'n');
+  std::string map = "{";
+  for (const char* part : {"a", "b", "c", "d", "e"}) {
+    WriteSafetensors(folder_ + "/" + part + ".safetensors", {{name + part, {"F32", {0}, ""}}});
+    map += (map.size() > 1 ? ", \"" : "\"") + name + part + "\": \"" + part + ".safetensors\"";
+  }
+  Index(map + "}");
+  EXPECT_THAT(Error(), HasSubstr("index.json is larger than the"));
+  std::filesystem::remove(folder_ + "/model.safetensors.index.json");
+  scratch_.Write("folder/model.safetensors.index.json",
+                 "{\"weight_map\": {\"1\": \"a.safetensors\", \"2\": \"b.safetensors\", \"3\": "
+                 "\"c.safetensors\", \"4\": \"d.safetensors\", \"5\": \"e.safetensors\"}}");
+  EXPECT_THAT(Error(), HasSubstr("headers of the weights have more than"));
+}
+
 TEST_F(Refusals, FoldersOutsideOfTheRoot) {
   const TemporaryDirectory elsewhere;
   CopyGolden("llama_tied_fp16", folder_);
