@@ -13,6 +13,8 @@ namespace {
 // Layouts of large worlds are computed elsewhere (tests/plan/world_layout_test.cc).
 constexpr int64_t kMostRanks = 64;
 constexpr int64_t kMostLayers = 64;
+// Passes over a unit in a step: a plan names each.
+constexpr int64_t kMostPasses = 1 << 14;
 // Some dozens of layouts are computed of these.
 constexpr int64_t kMostOpenRanks = 8;
 constexpr int64_t kMostOpenLayers = 6;
@@ -59,6 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int ranks = static_cast<int>(world);
   if (ranks % sherd::WorldGranuleOf(whole.parallel()) != 0) return 0;
   if (whole.parallel().strategy() != sherd::v1::STRATEGY_AUTO) {
+    const int64_t micro_batches = whole.train().global_batch() / whole.train().micro_batch();
+    if (micro_batches * whole.model().layers() > kMostPasses) return 0;
     Plan(whole, ranks);
   } else if (world <= kMostOpenRanks && whole.model().layers() <= kMostOpenLayers) {
     PlanInEveryLayout(whole, ranks);
