@@ -106,9 +106,10 @@ void ServeSteps(const Options& options, Repetitions& repetitions) {
                 KeptActivations::kEverything, *ops, meter, /*tensor=*/nullptr, LossOptions{},
                 {.room = RoomIn(plan), .gradients = memory.gradients()});
   RandomBytes source(options.micro_batch * options.seq_len, options.global_batch * options.seq_len);
+  HostDevice device;
   StepExecutor executor(plan, spec, *ops, *model, /*tensor=*/nullptr, mesh, memory, commits, source,
-                        meter);
-  InitializeParameters(plan, spec.train().seed(), memory, *ops);
+                        meter, device);
+  InitializeParameters(plan, spec.train().seed(), memory, *ops, device);
 
   const int64_t tokens = options.global_batch * options.seq_len;
   int64_t step = 0;

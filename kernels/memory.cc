@@ -43,7 +43,7 @@ std::byte* Allocate(int64_t bytes) {
 const char* NameOf(Pool pool) {
   constexpr const char* kNames[kPools] = {"params",       "grads",    "optimizer",   "padding",
                                           "accumulators", "gathered", "activations", "comm",
-                                          "staging",      "scratch", "replicas"};
+                                          "staging",      "scratch",  "replicas"};
   return kNames[static_cast<int>(pool)];
 }
 
@@ -58,17 +58,23 @@ void MemoryMeter::Freed(Pool pool, int64_t bytes) {
   total_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-Buffer::Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding)
-    : meter_(&meter), pool_(pool), bytes_(bytes), padding_(padding) {
+Buffer::Buffer(MemoryMeter& meter, MemorySource* device, Pool pool, int64_t bytes, int64_t padding)
+    : meter_(&meter), device_(device), pool_(pool), bytes_(bytes), padding_(padding) {
   SHERD_CHECK(padding >= 0 && bytes >= padding);
-  if (bytes > 0) data_ = bytes >= kMappedBytes ? Map(bytes) : Allocate(bytes);
+  if (device != nullptr) {
+    data_ = device->Take(pool, bytes);
+  } else if (bytes > 0) {
+    data_ = bytes >= kMappedBytes ? Map(bytes) : Allocate(bytes);
+  }
   meter.Allocated(pool, bytes - padding);
   meter.Allocated(Pool::kPadding, padding);
 }
 
 Buffer::~Buffer() {
   if (meter_ == nullptr) return;
-  if (bytes_ >= kMappedBytes) {
+  if (device_ != nullptr) {
+    device_->Give(data_);
+  } else if (bytes_ >= kMappedBytes) {
     SHERD_CHECK(munmap(data_, static_cast<size_t>(bytes_)) == 0);
   } else {
     std::free(data_);

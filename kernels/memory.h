@@ -27,9 +27,25 @@ inline constexpr int kPools = 11;
 // "staging", "scratch", "replicas".
 const char* NameOf(Pool pool);
 
+// Where buffers of a device with memory of its own come from. Thread-safe.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // Zeroed, before whatever is enqueued later reads it; 256-byte aligned; until Give. Null when
+  // there is none, which the device's status then says; and for no bytes.
+  virtual std::byte* Take(Pool pool, int64_t bytes) = 0;
+  // What was enqueued may still use it. Null is allowed.
+  virtual void Give(std::byte* memory) = 0;
+};
+
 // Counts bytes where they are allocated. Knows nothing of what was predicted. Thread-safe.
 class MemoryMeter {
  public:
+  // Of a device whose memory, from `device`, is what buffers are of unless they say otherwise;
+  // null: the host's. `device` outlives the buffers.
+  explicit MemoryMeter(MemorySource* device = nullptr) : device_(device) {}
+  MemorySource* device() const { return device_; }
+
   void Allocated(Pool pool, int64_t bytes);
   void Freed(Pool pool, int64_t bytes);
   int64_t current(Pool pool) const { return current_[Index(pool)].load(std::memory_order_relaxed); }
@@ -39,19 +55,26 @@ class MemoryMeter {
 
  private:
   static constexpr size_t Index(Pool pool) { return static_cast<size_t>(pool); }
+  MemorySource* const device_;
   std::array<std::atomic<int64_t>, kPools> current_{};
   std::array<std::atomic<int64_t>, kPools> peak_{};
   std::atomic<int64_t> total_{0};
   std::atomic<int64_t> peak_total_{0};
 };
 
-// Owns 64-byte-aligned, zeroed host memory counted in a meter, which must outlive it. Freeing
-// returns the pages to the operating system at once for large buffers (mmap above 1 MiB).
+// Owns 64-byte-aligned, zeroed memory counted in a meter, which must outlive it. Freeing host
+// memory returns the pages to the operating system at once for large buffers (mmap above 1 MiB).
 class Buffer {
  public:
   Buffer() = default;
-  // `padding` of the bytes count under Pool::kPadding.
-  Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0);
+  // Of the meter's device; without data when that has no memory left. `padding` of the bytes count
+  // under Pool::kPadding.
+  Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0)
+      : Buffer(meter, meter.device(), pool, bytes, padding) {}
+  // Host memory, whatever the device.
+  static Buffer OnHost(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0) {
+    return Buffer(meter, nullptr, pool, bytes, padding);
+  }
   ~Buffer();
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -67,6 +90,7 @@ class Buffer {
   }
   void swap(Buffer& other) noexcept {
     std::swap(meter_, other.meter_);
+    std::swap(device_, other.device_);
     std::swap(pool_, other.pool_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
@@ -74,7 +98,10 @@ class Buffer {
   }
 
  private:
+  Buffer(MemoryMeter& meter, MemorySource* device, Pool pool, int64_t bytes, int64_t padding);
+
   MemoryMeter* meter_ = nullptr;
+  MemorySource* device_ = nullptr;
   Pool pool_ = Pool::kParams;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;

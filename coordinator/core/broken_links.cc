@@ -1,6 +1,7 @@
 #include "coordinator/core/broken_links.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -54,6 +55,21 @@ void AvoidLink(Transition& transition, JobRecord& job, const WorkerId& rank,
                                     "the other in this job any more"));
 }
 
+// The ranks that lost a process which stores their shard, or gives them one. A holder that knows
+// already that the epoch is over closes its links; so of those that were not the first to complain,
+// in this epoch, only whom others had to end with are believed.
+std::set<int> LetDownByHolders(const std::vector<Complaint>& complaints) {
+  std::set<int> let_down;
+  for (size_t i = 0; i < complaints.size(); ++i) {
+    const int rank = complaints[i].rank;
+    const bool believed =
+        i == 0 || std::any_of(complaints.begin(), complaints.end(),
+                              [rank](const Complaint& other) { return other.peer == rank; });
+    if (complaints[i].holder != WorkerId() && believed) let_down.insert(rank);
+  }
+  return let_down;
+}
+
 void ExcludeAccused(Transition& transition, JobRecord& job,
                     const std::map<int, std::set<int>>& complainers) {
   std::optional<int> accused;
@@ -72,10 +88,9 @@ void ExcludeAccused(Transition& transition, JobRecord& job,
 void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
   const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
   if (IsExplained(job, complaints)) return;
-  std::set<int> let_down;
+  const std::set<int> let_down = LetDownByHolders(complaints);
   for (const Complaint& complaint : complaints) {
-    if (complaint.holder == WorkerId()) continue;
-    let_down.insert(complaint.rank);
+    if (complaint.holder == WorkerId() || !let_down.contains(complaint.rank)) continue;
     AvoidLink(transition, job, job.ranks[complaint.rank].worker, complaint.holder);
   }
   std::map<int, std::set<int>> complainers;

@@ -77,14 +77,6 @@ const WorkerState* FindNamed(const State& state, const JobRecord& job, const Ran
   return nullptr;
 }
 
-// A holder that knows already that the epoch is over closes its links; then only those ranks are
-// believed that others had to end with.
-bool IsBelieved(const JobRecord& job, int rank) {
-  return !job.aborted ||
-         std::any_of(job.complaints.begin(), job.complaints.end(),
-                     [rank](const Complaint& complaint) { return complaint.peer == rank; });
-}
-
 void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
               const v1::RankChanged& event) {
   if (rank.left) return;
@@ -114,7 +106,7 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
     job.complaints.push_back({event.rank(), peer, WorkerId()});
   } else if (holder != nullptr) {
     absl::StrAppend(&text, " (worker ", holder->id.value(), ")");
-    if (IsBelieved(job, event.rank())) job.complaints.push_back({event.rank(), -1, holder->id});
+    job.complaints.push_back({event.rank(), -1, holder->id});
   }
   const bool link = lost_peer || holder != nullptr;
   EndEpoch(transition, job,

@@ -187,7 +187,6 @@ bool WorksFor(const JobRecord& job, const WorkerState& worker) {
 // of is over, and the next epoch comes after both; it is made of what everybody says who may hold
 // something.
 void GoBeyond(Transition& transition, JobRecord& job, const WorkerState& worker, Epoch epoch) {
-  const bool news = epoch > job.told_epoch;
   job.told_epoch = std::max(job.told_epoch, epoch);
   const bool stranger = !WorksFor(job, worker);
   // It answers when it is released.
@@ -199,7 +198,6 @@ void GoBeyond(Transition& transition, JobRecord& job, const WorkerState& worker,
       absl::StrCat("worker ", worker.id.value(), " works in epoch ", epoch.value(),
                    " of the job, and the coordinator's log, which is older, ends with epoch ",
                    job.epoch.value());
-  transition.Tell(job, cause);
   if (job.state == v1::JOB_STATE_QUEUED) {
     std::erase(transition.state().queue, job.id);
     job.waiting = Waiting::kNone;
@@ -211,7 +209,8 @@ void GoBeyond(Transition& transition, JobRecord& job, const WorkerState& worker,
   } else {
     EndEpoch(transition, job, {.kind = EndKind::kLeft, .cause = std::move(cause)});
   }
-  if (!news) return;
+  // With everyone who says so: the first may have been a stranger, or have come when the epoch that
+  // the log knows had ended by itself.
   for (const auto& [id, other] : transition.state().workers) {
     const bool asked = IsNamed(job, other) || job.answers.contains(id);
     if (other.alive && !other.seat && !asked) AskReturned(transition, job, other);

@@ -19,6 +19,13 @@ bool IsSamePlace(const v1::RankPosition& a, const v1::RankPosition& b) {
   return a.step() == b.step() && a.operation() == b.operation() && a.waiting() == b.waiting();
 }
 
+bool AnyMoved(const Positions& before, const Positions& after) {
+  return std::any_of(after.begin(), after.end(), [&](const auto& entry) {
+    const auto earlier = before.find(entry.first);
+    return earlier != before.end() && !IsSamePlace(earlier->second, entry.second);
+  });
+}
+
 }  // namespace
 
 HangWatch::HangWatch(const HangOptions& options, const Clock& clock, const Journal& journal,
@@ -91,12 +98,30 @@ void HangWatch::Check(absl::Time now) {
       watch.since = now;
       watch.asking = false;
       watch.copying = CopyProgress();
+      watch.halfway_at = absl::InfiniteFuture();
     }
-    if (watch.asking || now - watch.since <= PatienceOf(job)) continue;
+    const absl::Duration patience = PatienceOf(job);
+    if (watch.halfway_at == absl::InfiniteFuture() && now - watch.since > patience / 2) {
+      watch.halfway_at = now;
+      watch.halfway.clear();
+      looks_.Look(job,
+                  [this, now](const JobRecord& asked, const Positions& first,
+                              const Positions& second) { Remember(asked, now, first, second); });
+    }
+    if (watch.asking || now - watch.since <= patience) continue;
     watch.asking = true;
     looks_.Look(job, [this](const JobRecord& asked, const Positions& first,
                             const Positions& second) { Judge(asked, first, second); });
   }
+}
+
+void HangWatch::Remember(const JobRecord& job, absl::Time asked, const Positions& first,
+                         const Positions& second) {
+  const auto found = watches_.find(job.id);
+  if (found == watches_.end() || found->second.halfway_at != asked) return;
+  found->second.halfway = second;
+  // Who did not answer in time the second time.
+  found->second.halfway.insert(first.begin(), first.end());
 }
 
 void HangWatch::Judge(const JobRecord& job, const Positions& first, const Positions& second) {
@@ -104,15 +129,15 @@ void HangWatch::Judge(const JobRecord& job, const Positions& first, const Positi
   if (found == watches_.end() || !IsWatched(job)) return;
   Watch& watch = found->second;
   if (watch.epoch != job.epoch || !watch.asking) return;
-  const bool moves = std::any_of(second.begin(), second.end(), [&](const auto& entry) {
-    const auto earlier = first.find(entry.first);
-    return earlier != first.end() && !IsSamePlace(earlier->second, entry.second);
-  });
+  const bool moves = AnyMoved(first, second);
   const bool copies = watch.copying.Judge(first, second, clock_.Now());
+  const bool moved = AnyMoved(watch.halfway, second);
   const absl::Duration stalled = clock_.Now() - watch.since;
-  if (moves || copies) {
-    // A long evaluation, a slow disk or network: it is looked at again later.
-    watch.since = clock_.Now();
+  if (moves || copies || moved) {
+    // A long evaluation, a slow disk or network, a crowded host: it is looked at again later. Who
+    // moved at some time since halfway may have stopped right then.
+    watch.since = moves || copies ? clock_.Now() : watch.halfway_at;
+    watch.halfway_at = absl::InfiniteFuture();
     watch.asking = false;
     return;
   }

@@ -26,9 +26,10 @@ struct HangOptions {
 };
 
 // Finds jobs that do not get on although all their workers are alive, from the first step to the
-// last file. Of a job without a new step for its patience every rank is asked where it is, twice;
-// when none has moved in between, nor copies what takes long (CopyProgress), the job hangs, and the
-// verdict names who is to blame. One thread.
+// last file. Of a job without a new step for its patience every rank is asked where it is: when
+// half of the time is over, and twice at its end. When none has moved in between, nor copies what
+// takes long (CopyProgress), the job hangs, and the verdict names who is to blame. Two looks within
+// a second alone would convict ranks that a crowded host lets compute now and then. One thread.
 class HangWatch {
  public:
   using Append = std::function<void(v1::DurableEvent)>;
@@ -56,14 +57,20 @@ class HangWatch {
     int64_t finished = 0;  // ranks
     absl::Time since;
     std::deque<double> step_ms;
-    // Ranks are being looked at.
+    // Ranks are being looked at, for a verdict.
     bool asking = false;
     CopyProgress copying;
+    // Where ranks were when half of the patience was over, and when they were asked.
+    absl::Time halfway_at = absl::InfiniteFuture();
+    Positions halfway;
   };
 
   static bool IsWatched(const JobRecord& job);
   // Whether the job did something since the last look.
   bool Moves(const JobRecord& job, Watch& watch) const;
+  // Keeps where the ranks are, unless the job has moved since they were asked at `asked`.
+  void Remember(const JobRecord& job, absl::Time asked, const Positions& first,
+                const Positions& second);
   // If there is still a reason to.
   void Judge(const JobRecord& job, const Positions& first, const Positions& second);
 

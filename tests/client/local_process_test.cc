@@ -18,6 +18,7 @@
 #include "client/run_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sherd {
 namespace {
@@ -39,19 +40,14 @@ bool GroupIsGone(pid_t group) { return kill(-group, 0) != 0 && errno == ESRCH; }
 
 class LocalProcessTest : public ::testing::Test {
  protected:
-  LocalProcessTest() : directory_(::testing::TempDir() + "local_process_XXXXXX") {
-    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
-  }
-  ~LocalProcessTest() override { std::filesystem::remove_all(directory_); }
-
   std::unique_ptr<LocalProcess> Shell(const std::string& script) {
     auto process = LocalProcess::Start({"/bin/sh", "-c", script}, Log());
     EXPECT_TRUE(process.ok()) << process.status();
     return *std::move(process);
   }
-  std::string Log() const { return directory_ + "/log"; }
+  std::string Log() const { return scratch_ / "log"; }
 
-  std::string directory_;
+  const TemporaryDirectory scratch_;
 };
 
 TEST_F(LocalProcessTest, KeepsTheLogOfAnEarlierRun) {
@@ -71,22 +67,22 @@ TEST_F(LocalProcessTest, PathsThatNoJobCanHaveAreOneSentence) {
         CheckPaths(options, PlanRun(options, JobFile(), working_directory), working_directory)
             .message());
   };
-  EXPECT_EQ(check(directory_), "");
+  EXPECT_EQ(check(scratch_.path()), "");
   EXPECT_THAT(check("/\xff"), HasSubstr("present directory is not UTF-8"));
   options.out = "\xff";
-  EXPECT_THAT(check(directory_), HasSubstr("--out is not UTF-8"));
+  EXPECT_THAT(check(scratch_.path()), HasSubstr("--out is not UTF-8"));
   options = RunOptions();
-  options.data_root = directory_ + "/none";
-  EXPECT_EQ(check(directory_), "--data-root " + options.data_root + " is not a directory");
+  options.data_root = scratch_ / "none";
+  EXPECT_EQ(check(scratch_.path()), "--data-root " + options.data_root + " is not a directory");
 }
 
 TEST_F(LocalProcessTest, ARefusedRunRemovesWhatItMadeAlone) {
-  const std::string fresh = directory_ + "/out/a";
+  const std::string fresh = scratch_ / "out/a";
   RunFiles made(fresh, fresh + "/logs");
   ASSERT_TRUE(made.Make().ok());
   std::ofstream(fresh + "/logs/workers.log") << "x";
   made.Remove();
-  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path()));
 
   std::filesystem::create_directories(fresh + "/logs");
   std::ofstream(fresh + "/logs/workers.log") << "of an earlier run";
@@ -142,7 +138,7 @@ TEST_F(LocalProcessTest, TailIsBounded) {
   }
   EXPECT_THAT(TailOfFile(Log()), ::testing::EndsWith("line 9998\nline 9999"));
   EXPECT_LT(TailOfFile(Log()).size(), 200u);
-  EXPECT_EQ(TailOfFile(directory_ + "/none"), "");
+  EXPECT_EQ(TailOfFile(scratch_ / "none"), "");
 }
 
 // F36: whatever ends the process that owns it, kill -9 included.

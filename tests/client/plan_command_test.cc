@@ -1,3 +1,5 @@
+// What `sherd plan` is asked, and what it refuses.
+
 #include <string>
 #include <vector>
 
@@ -6,7 +8,7 @@
 #include "client/run_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/plan_flags.h"
+#include "tests/client/plan_flags_fixture.h"
 #include "tests/support/jobs.h"
 
 namespace sherd {
@@ -15,6 +17,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+std::string Error(const PlanFlags& flags) {
+  const absl::StatusOr<PlanRequest> request = ReadPlanFlags(flags);
+  EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(request.status().message());
+}
 
 // The world that plan shows and run trains is the one that a coordinator would form.
 TEST(WorldOf, SaysWhoStaysIdle) {
@@ -150,6 +158,26 @@ TEST(PlanFlags, RefuseWhatContradictsItself) {
   flags = SevenBillion();
   flags.workers_per_host = "2";
   EXPECT_THAT(Error(flags), HasSubstr("goes with --host-memory"));
+}
+
+TEST(PlanFlags, AComparisonHasOneShardGroup) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy.reset();
+  flags.compare = true;
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 2);
+  EXPECT_EQ(Read(flags).theory.size(), 7u);
+  // What a prime number of workers would be cut into shards nothing.
+  flags.workers = "5";
+  EXPECT_EQ(Read(flags).theory.size(), 6u);
+  flags.workers = "12";
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 6);
+  flags.shard_group = "3";
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 3);
+  flags.shard_group = "5";
+  EXPECT_THAT(Error(flags), HasSubstr("--shard-group 5 does not divide 12 workers"));
+  flags.shard_group.reset();
+  flags.zero1_gradients = "all_reduce";
+  EXPECT_THAT(Error(flags), HasSubstr("leave out --zero1-gradients"));
 }
 
 TEST(PlanFlags, NameTheNearestValue) {

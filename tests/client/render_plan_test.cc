@@ -1,11 +1,14 @@
+// What `sherd plan` says.
+
 #include "client/render_plan.h"
 
 #include <string>
 #include <vector>
 
+#include "client/plan_request.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/plan_flags.h"
+#include "tests/client/plan_flags_fixture.h"
 #include "tests/support/jobs.h"
 
 namespace sherd {
@@ -16,6 +19,22 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+PlanFlags Comparison(const char* device_memory) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy.reset();
+  flags.compare = true;
+  flags.device_memory = device_memory;
+  return flags;
+}
+
+std::vector<PlanReport> TheoryReports(const PlanRequest& request) {
+  std::vector<PlanReport> reports;
+  for (const TheoryQuestion& question : request.theory) {
+    reports.push_back(ReportOnTheory(question, request.limits, request.known_bandwidth));
+  }
+  return reports;
+}
 
 v1::JobSpec TensorByData() {
   v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 4);
@@ -72,19 +91,6 @@ TEST(RenderPlan, ComparesHybridByAGroupThatStandsForAll) {
   EXPECT_EQ(json["strategies"][6]["strategy"], "hybrid");
   EXPECT_EQ(json["strategies"][6]["shard_group"], 2);
   EXPECT_THAT(ComparisonText(TheoryReports(request), request), HasSubstr("\nhybrid 2 "));
-  // What a prime number of workers would be cut into shards nothing.
-  PlanFlags flags = Comparison("48GiB");
-  flags.workers = "5";
-  EXPECT_EQ(Read(flags).theory.size(), 6u);
-  flags.workers = "12";
-  EXPECT_EQ(Read(flags).theory.back().shard_group, 6);
-  flags.shard_group = "3";
-  EXPECT_EQ(Read(flags).theory.back().shard_group, 3);
-  flags.shard_group = "5";
-  EXPECT_THAT(Error(flags), HasSubstr("--shard-group 5 does not divide 12 workers"));
-  flags.shard_group.reset();
-  flags.zero1_gradients = "all_reduce";
-  EXPECT_THAT(Error(flags), HasSubstr("leave out --zero1-gradients"));
 }
 
 TEST(RenderPlan, AComparisonSaysItsTensorDegreeAndRowsOfOtherWorlds) {

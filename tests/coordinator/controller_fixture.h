@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,6 +43,11 @@ class ControllerTest : public testing::Test {
   // A report with the number `sequence`; a turn.
   void Report(const std::shared_ptr<RecordingLink>& link, uint64_t sequence,
               const v1::RankReport& report);
+  // How often a worker was asked where its rank is.
+  int64_t TimesAsked(const std::string& worker) const {
+    const std::vector<std::string> kinds = links_.at(worker)->Kinds();
+    return std::count(kinds.begin(), kinds.end(), "locate");
+  }
   void ReportExit(const std::string& worker, uint64_t incarnation, int signal, int code = 0);
 
   static v1::SubmitRequest RequestOf(const std::string& request_id, int64_t workers);

@@ -61,9 +61,11 @@ class CopyingTest : public ElasticTest {
     Say("w0", StepReportOf(job_, 0, 2, 4.0));
   }
 
-  int64_t Asked() {
-    const std::vector<std::string> kinds = links_.at("w0")->Kinds();
-    return std::count(kinds.begin(), kinds.end(), "locate");
+  // Half of the time that a step has is over, and nobody answers.
+  void LetHalfOfTheTimePass() {
+    const int64_t before = TimesAsked("w0");
+    for (int i = 0; i < 1200 && TimesAsked("w0") < before + 2; ++i) Live(absl::Milliseconds(300));
+    ASSERT_EQ(TimesAsked("w0"), before + 2);
   }
 
   // Waits for the next look at the ranks, at which the one on `worker` has copied so much; all wait
@@ -71,9 +73,9 @@ class CopyingTest : public ElasticTest {
   absl::Duration Look(const std::string& worker, int rank, int64_t first, int64_t second) {
     const absl::Time start = clock_.Now();
     for (const int64_t bytes : {first, second}) {
-      const int64_t before = Asked();
-      for (int i = 0; i < 1200 && Asked() == before; ++i) Live(absl::Milliseconds(300));
-      EXPECT_EQ(Asked(), before + 1);
+      const int64_t before = TimesAsked("w0");
+      for (int i = 0; i < 1200 && TimesAsked("w0") == before; ++i) Live(absl::Milliseconds(300));
+      EXPECT_EQ(TimesAsked("w0"), before + 1);
       v1::SessionRequest request;
       v1::RankPosition& position = *request.mutable_position();
       position.set_job_id(job_.value());
@@ -94,28 +96,36 @@ class CopyingTest : public ElasticTest {
 TEST_F(CopyingTest, ARankThatCopiesDoesNotHang) {
   int64_t copied = 100;
   for (int period = 0; period < 5; ++period) {
+    LetHalfOfTheTimePass();
     Look("w1", 1, copied, copied + 1);
     ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING) << "period " << period;
     copied += 40 * kMiB;
   }
   // The copy is through, and the step is not.
+  LetHalfOfTheTimePass();
   Look("w1", 1, copied - 40 * kMiB + 1, copied - 40 * kMiB + 1);
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(Job(job_).reason, HasSubstr("no step was completed for"));
 }
 
 TEST_F(CopyingTest, ATrickleHidesAHangForOnePatienceAlone) {
+  LetHalfOfTheTimePass();
   Look("w1", 1, 100, 101);
   ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
-  const absl::Duration later = Look("w1", 1, 20 * kMiB, 20 * kMiB + 1);
+  const absl::Time half = clock_.Now();
+  LetHalfOfTheTimePass();
+  const absl::Duration passed = clock_.Now() - half;
+  const absl::Duration later = passed + Look("w1", 1, 20 * kMiB, 20 * kMiB + 1);
   EXPECT_GT(later, absl::Seconds(29));
   EXPECT_LT(later, absl::Seconds(33));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
 }
 
 TEST_F(CopyingTest, AStepBeginsAnew) {
+  LetHalfOfTheTimePass();
   Look("w1", 1, 100, 101);
   Say("w0", StepReportOf(job_, 0, 3, 3.9));
+  LetHalfOfTheTimePass();
   // Slower than one that had been looked at in this step.
   Look("w1", 1, 200, 201);
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);

@@ -119,6 +119,21 @@ TEST(HolderLinks, TheRankThatItsPeersBlameMayStillSayWhy) {
   EXPECT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("a"));
 }
 
+// Reports of different workers come in any order.
+TEST(HolderLinks, WhoBlamesTheRankMayBeHeardAfterIt) {
+  Scenario scenario;
+  JoinHosts(scenario, "abc");
+  const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
+  ASSERT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("c"));
+  const JobRecord before = scenario.job(id);
+  scenario.Do(Failed(before, 0, "rank 2 closed its link", 0, /*lost_peer=*/2));
+  scenario.Do(Unreached(before, 1, "tcp:c:1"));
+  scenario.Do(Failed(before, 2, "rank 1 closed its link", 0, /*lost_peer=*/1));
+  scenario.ReleaseAll(id, 0);
+  EXPECT_TRUE(scenario.job(id).broken.contains({WorkerId("b"), WorkerId("c")}));
+  EXPECT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("a"));
+}
+
 // A holder closes its links when it hears of the epoch's end, which may be before the rank does.
 TEST(HolderLinks, WhatBreaksBehindTheEndOfTheEpochIsNoComplaint) {
   Scenario scenario;

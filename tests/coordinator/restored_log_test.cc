@@ -1,6 +1,8 @@
 // A coordinator on a backup of its log that is older than its workers, as they hear of it.
 
+#include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -83,6 +85,64 @@ TEST_F(RestoredLogTest, RanksOfALaterEpochAreTakenOnAndTheJobGoesOn) {
   std::string lines;
   for (const v1::JobEvent& entry : Feed(job)) lines += entry.log().text() + "\n";
   EXPECT_THAT(lines, HasSubstr("the coordinator's log, which is older, ends with epoch 1"));
+}
+
+// Whoever comes first: one that epoch 1 does not know, then a new process in the place of a rank.
+TEST_F(RestoredLogTest, AnEpochThatFollowsOneThatTheLogDoesNotHaveIsToldOfOnce) {
+  for (const char* worker : {"w0", "w1", "w2", "w3"}) Connect(worker);
+  const JobId job = Submit("request", 2);
+  const std::string leaver = Job(job).ranks[1].worker.value();
+  const std::string stayer = Job(job).ranks[0].worker.value();
+  for (const int rank : {0, 1}) Say(Job(job).ranks[rank].worker.value(), ReadyReport(job, rank));
+  Say(stayer, StepReportOf(job, 0, 1, 4.0));
+  std::unique_ptr<EventLog> backup = Backup();
+  ReportExit(leaver, 1, SIGKILL);
+  Say(stayer, ReleasedReport(job, 0));
+  ASSERT_EQ(Job(job).epoch, Epoch(2));
+  const std::string stranger = Job(job).ranks[1].worker.value();
+  std::string spare;
+  for (const char* worker : {"w0", "w1", "w2", "w3"}) {
+    if (worker != leaver && worker != stayer && worker != stranger) spare = worker;
+  }
+  RestoreFrom(std::move(backup));
+
+  Connect(spare);
+  Connect(HelloWithRank(stranger, job, 1, 2));
+  EXPECT_EQ(Job(job).state, v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(links_.at(spare)->Kinds(), Not(Contains("abort")));
+  Connect(leaver, 2);
+  Advance(absl::Milliseconds(501));
+  EXPECT_THAT(Job(job).reason, HasSubstr("a new process took the worker's place"));
+  Connect(HelloWithRank(stayer, job, 0, 2));
+  EXPECT_THAT(links_.at(stayer)->Kinds(), Contains("abort"));
+  for (const auto& [worker, rank] : {std::pair(stayer, 0), std::pair(stranger, 1)}) {
+    v1::RankReport released = ReleasedReport(job, rank, 2);
+    released.mutable_released()->set_step(7);
+    for (const int owner : {0, 1}) {
+      *released.mutable_released()->add_holdings() = HoldingOf(2, 2, owner, 7);
+    }
+    Say(worker, released);
+  }
+  // Who may hold something was asked, and is waited for.
+  EXPECT_EQ(Job(job).epoch, Epoch(1));
+  for (const auto& [worker, link] :
+       {std::pair(spare, links_.at(spare)), std::pair(leaver, links_.at(leaver))}) {
+    EXPECT_THAT(link->Kinds(), Contains("report holdings")) << worker;
+    v1::SessionRequest nothing;
+    nothing.set_sequence(++sequences_[worker == leaver ? "its new process" : worker]);
+    nothing.mutable_holdings()->set_job_id(job.value());
+    nothing.mutable_holdings()->set_epoch(1);
+    Tell(link, nothing);
+  }
+  EXPECT_EQ(Job(job).epoch, Epoch(3)) << Job(job).reason;
+  EXPECT_EQ(Job(job).restore.step, 7);
+  int told = 0;
+  for (const v1::JobEvent& entry : Feed(job)) {
+    if (entry.log().text().find("log, which is older, ends with epoch 1") != std::string::npos) {
+      ++told;
+    }
+  }
+  EXPECT_EQ(told, 1);
 }
 
 // A stream that breaks meanwhile is told again, and not asked as one that the log knows.

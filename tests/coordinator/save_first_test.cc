@@ -33,6 +33,14 @@ JobId RunAll(Scenario& scenario, int world, const std::string& dir, int64_t tens
   return id;
 }
 
+// The same, which has lost its last worker: it waits until it may save on those that are left.
+JobId RunAndLoseOne(Scenario& scenario, int world, int64_t tensor = 1) {
+  const JobId id = RunAll(scenario, world, "out", tensor);
+  scenario.Do(Lost(absl::StrCat("w", world - 1), 1, "killed by signal 9 (SIGKILL)", 5));
+  scenario.ReleaseAll(id, 5);
+  return id;
+}
+
 // Everybody of an epoch that only saves is ready, saves and leaves.
 void SaveAll(Scenario& scenario, const JobId& id, int64_t step) {
   ASSERT_TRUE(scenario.job(id).save_and_stop);
@@ -59,9 +67,7 @@ std::string Warnings(const Scenario& scenario) {
 
 TEST(SaveFirst, AJobThatMustWaitSavesItsStateOnWhatIsLeftAndThenWaits) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 2, "out");
-  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 2);
   // The process may be started anew in a moment.
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(scenario.ActionsOf<StartPatienceTimer>(), SizeIs(1));
@@ -90,9 +96,7 @@ TEST(SaveFirst, AJobThatMustWaitSavesItsStateOnWhatIsLeftAndThenWaits) {
 
 TEST(SaveFirst, AWorkerThatComesMeanwhileIsTrainedOn) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 2, "out");
-  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 2);
   const v1::DurableEvent late = ExpirePatience(scenario.job(id));
   scenario.Do(Joined("w1", 2));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
@@ -104,9 +108,7 @@ TEST(SaveFirst, AWorkerThatComesMeanwhileIsTrainedOn) {
 // A rank may be ready, save and leave before the last one is ready: found by the simulation.
 TEST(SaveFirst, WhatARankHoldsThatLeavesWhileTheWorldFormsIsNotForgotten) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 3, "out");
-  scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 3);
   scenario.Do(ExpirePatience(scenario.job(id)));
   ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("w0", "w1"));
   scenario.Do(Changed(scenario.job(id), 0, kReady));
@@ -141,9 +143,7 @@ TEST(SaveFirst, WhatARankHoldsThatLeavesWhileTheWorldFormsIsNotForgotten) {
 
 TEST(SaveFirst, AWorldThatSavesIsOfWholeGroups) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 4, "out", /*tensor=*/2);
-  scenario.Do(Lost("w3", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 4, /*tensor=*/2);
   scenario.Do(ExpirePatience(scenario.job(id)));
   EXPECT_THAT(scenario.WorkersOf(id), ElementsAre("w0", "w1"));
 }
@@ -223,9 +223,7 @@ TEST(SaveFirst, WithoutADirectoryTheFeedTellsHowManyHoldTheRarestShard) {
 // A full disk must not end a job: it is tried again later and later, and not for ever.
 TEST(SaveFirst, WhatCannotBeSavedIsWaitedWith) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 2, "out");
-  scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 2);
   std::vector<int64_t> delays;
   for (int attempt = 1; attempt <= 8; ++attempt) {
     scenario.Do(ExpirePatience(scenario.job(id)));
@@ -250,9 +248,7 @@ TEST(SaveFirst, WhatCannotBeSavedIsWaitedWith) {
 
 TEST(SaveFirst, ADeathWhileSavingIsTriedAgainAtOnce) {
   Scenario scenario;
-  const JobId id = RunAll(scenario, 3, "out");
-  scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)", 5));
-  scenario.ReleaseAll(id, 5);
+  const JobId id = RunAndLoseOne(scenario, 3);
   scenario.Do(ExpirePatience(scenario.job(id)));
   ASSERT_THAT(scenario.WorkersOf(id), ElementsAre("w0", "w1"));
   scenario.ReportAll(id, kReady);

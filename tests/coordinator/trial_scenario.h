@@ -33,16 +33,34 @@ inline const v1::Candidate& Tried(const JobRecord& job) {
 inline v1::StrategyDecision MeasureToTheEnd(Scenario& scenario, const JobId& id,
                                             const std::vector<double>& steps = {}) {
   size_t tried = 0;
-  while (IsUndecided(scenario.job(id))) {
+  for (int measured = 0; measured < 25 && IsUndecided(scenario.job(id)); ++measured) {
     const bool probes = scenario.job(id).trials.phase == Trials::Phase::kProbe;
     const double seconds = !probes && tried < steps.size() ? steps[tried] : 1;
     tried += probes ? 0 : 1;
     scenario.MeasureAll(id, seconds);
     if (const auto decision = DecisionIn(scenario.Feed())) return *decision;
-    if (tried > 20) break;
   }
   ADD_FAILURE() << "it is never decided";
   return {};
+}
+
+// Measures until it is decided; `seconds` says how long a step of a candidate takes.
+template <typename Seconds>
+void MeasureBy(Scenario& scenario, const JobId& id, Seconds seconds) {
+  scenario.MeasureAll(id, 0);
+  for (int trial = 0; trial < 20 && IsUndecided(scenario.job(id)); ++trial) {
+    scenario.MeasureAll(id, seconds(Tried(scenario.job(id))));
+  }
+  ASSERT_FALSE(IsUndecided(scenario.job(id)));
+}
+
+// A worker of a measurement that is under way is killed, and is back before the others have left.
+inline void DieAndReturn(Scenario& scenario, const JobId& id, const std::string& worker,
+                         uint64_t life) {
+  scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  scenario.Do(Lost(worker, life, "killed by signal 9 (SIGKILL)"));
+  scenario.Do(Joined(worker, life + 1));
+  scenario.ReleaseAll(id, 0);
 }
 
 inline v1::Assignment AssignmentOf(const Scenario& scenario, const JobId& id, int rank) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/candidates.h"
@@ -14,8 +15,10 @@
 namespace sherd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
@@ -41,6 +44,14 @@ TEST(Trials, ItsFirstEpochProbesTheMachines) {
   for (const v1::JobEvent& event : scenario.Feed()) EXPECT_FALSE(event.has_epoch());
 }
 
+// It times groups of all kinds, whatever its own epoch is made of.
+TEST(Trials, RanksOfAProbeReachAllOthers) {
+  Scenario scenario;
+  scenario.JoinWorkers(4);
+  const JobId id = scenario.Submit({.tensor = 2, .is_auto = true});
+  EXPECT_EQ(AssignmentOf(scenario, id, 1).peers_size(), 4);
+}
+
 TEST(Trials, TheBestCandidatesOfTheProbesFiguresAreTried) {
   Scenario scenario;
   const JobId id = SubmitAuto(scenario, 4);
@@ -53,10 +64,24 @@ TEST(Trials, TheBestCandidatesOfTheProbesFiguresAreTried) {
   ASSERT_TRUE(job.trials.probe);
   EXPECT_EQ(job.trials.probe->matmul_flops_per_second(), 50e9);
   const v1::Assignment assignment = AssignmentOf(scenario, id, 0);
+  EXPECT_EQ(assignment.trial().number(), 2);
   EXPECT_GE(assignment.trial().steps(), 4);
   EXPECT_LE(assignment.trial().steps(), 100);
   EXPECT_EQ(assignment.spec().parallel().DebugString(), Tried(job).parallel().DebugString());
   EXPECT_FALSE(assignment.has_restore());
+}
+
+TEST(Trials, WhatIsPredictedRestsOnTheProbesFigures) {
+  const auto predicted = [](double flops) {
+    Scenario scenario;
+    const JobId id = SubmitAuto(scenario, 1);
+    scenario.ReportAll(id, kReady);
+    v1::DurableEvent measured = Measured(scenario.job(id), 0, 0);
+    measured.mutable_rank_changed()->mutable_trial()->set_matmul_flops_per_second(flops);
+    scenario.Do(measured);
+    return scenario.job(id).trials.candidates.front().candidate.predicted_step_seconds();
+  };
+  EXPECT_GT(predicted(1e6), 2 * predicted(1e9));
 }
 
 TEST(Trials, TheFastestThatWasMeasuredIsTakenAndTrained) {
@@ -131,14 +156,26 @@ TEST(Trials, ADeathBeginsTheMeasurementAgain) {
   EXPECT_EQ(MeasureToTheEnd(scenario, id, {0.1}).chosen().measured_step_seconds(), 0.1);
 }
 
+// Others may be done before they hear of a death.
+TEST(Trials, FiguresOfABrokenMeasurementDoNotCount) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
+  scenario.MeasureAll(id, 0);
+  scenario.ReportAll(id, kReady);
+  const JobRecord before = scenario.job(id);
+  scenario.Do(Lost("w0", 1, "killed by signal 9 (SIGKILL)"));
+  scenario.Do(Measured(before, 1, 0.1));
+  scenario.Do(Joined("w0", 2));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
+  EXPECT_EQ(scenario.job(id).trials.current, 0);
+  EXPECT_EQ(Tried(scenario.job(id)).measured_step_seconds(), 0);
+}
+
 TEST(Trials, ADeathDuringTheProbeBeginsItAgain) {
   Scenario scenario;
   const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
   for (uint64_t life = 1; life <= 2; ++life) {
-    scenario.ReportAll(id, kReady);
-    scenario.Do(Lost("w0", life, "killed by signal 9 (SIGKILL)"));
-    scenario.ReleaseAll(id, 0);
-    scenario.Do(Joined("w0", life + 1));
+    DieAndReturn(scenario, id, "w0", life);
     EXPECT_EQ(scenario.job(id).trials.phase, Phase::kProbe);
     EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   }
@@ -150,12 +187,7 @@ TEST(Trials, ADeathDuringTheProbeBeginsItAgain) {
 TEST(Trials, WithoutAProbeCandidatesAreTriedAllTheSame) {
   Scenario scenario;
   const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
-  for (uint64_t life = 1; life <= 3; ++life) {
-    scenario.ReportAll(id, kReady);
-    scenario.Do(Lost("w0", life, "killed by signal 9 (SIGKILL)"));
-    scenario.ReleaseAll(id, 0);
-    scenario.Do(Joined("w0", life + 1));
-  }
+  for (uint64_t life = 1; life <= 3; ++life) DieAndReturn(scenario, id, "w0", life);
   EXPECT_EQ(scenario.job(id).trials.phase, Phase::kTrial);
   EXPECT_FALSE(scenario.job(id).trials.probe);
   EXPECT_FALSE(MeasureToTheEnd(scenario, id).has_probe());
@@ -177,6 +209,49 @@ TEST(Trials, ACandidateThatFailsTwiceIsStruckOff) {
   EXPECT_FALSE(SameLayout(MeasureToTheEnd(scenario, id).chosen(), first));
 }
 
+// What it is struck off for is of one line, and short.
+TEST(Trials, ACandidateWithoutAFigureIsStruckOffAtTheThirdDeath) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
+  scenario.MeasureAll(id, 0);
+  const v1::Candidate first = Tried(scenario.job(id));
+  for (uint64_t life = 1; life <= 3; ++life) {
+    EXPECT_TRUE(SameLayout(Tried(scenario.job(id)), first)) << life;
+    scenario.ReportAll(id, kReady);
+    scenario.Do(Lost("w0", life, absl::StrCat("its last words\n", std::string(2000, 'x'))));
+    scenario.ReleaseAll(id, 0);
+    scenario.Do(Joined("w0", life + 1));
+  }
+  EXPECT_FALSE(SameLayout(Tried(scenario.job(id)), first));
+  const std::string& failure = scenario.job(id).trials.candidates.front().failure;
+  EXPECT_THAT(failure, AllOf(HasSubstr("its last words"), Not(HasSubstr("\n"))));
+  EXPECT_LE(failure.size(), 400u);
+}
+
+// Its ranks say that they are done, and have no figure.
+TEST(Trials, ACandidateThatIsNeverMeasuredIsStruckOff) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
+  scenario.MeasureAll(id, 0);
+  const v1::Candidate first = Tried(scenario.job(id));
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    EXPECT_TRUE(SameLayout(Tried(scenario.job(id)), first)) << attempt;
+    scenario.MeasureAll(id, 0);
+  }
+  EXPECT_FALSE(SameLayout(Tried(scenario.job(id)), first));
+  EXPECT_THAT(scenario.job(id).trials.candidates.front().failure, HasSubstr("no figures"));
+}
+
+TEST(Trials, AStepTakesAsLongAsItsSlowestRank) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 3);
+  scenario.MeasureAll(id, 0);
+  scenario.ReportAll(id, kReady);
+  const JobRecord before = scenario.job(id);
+  for (const int rank : {2, 0, 1}) scenario.Do(Measured(before, rank, rank == 1 ? 0.4 : 0.1));
+  EXPECT_EQ(scenario.job(id).trials.candidates.front().candidate.measured_step_seconds(), 0.4);
+}
+
 TEST(Trials, AFailureThatWouldComeAgainStrikesOffAtOnceAndEndsNoJob) {
   Scenario scenario;
   const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
@@ -189,6 +264,23 @@ TEST(Trials, AFailureThatWouldComeAgainStrikesOffAtOnceAndEndsNoJob) {
   scenario.ReleaseAll(id, 0);
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   EXPECT_FALSE(SameLayout(Tried(scenario.job(id)), first));
+}
+
+// What is told of it is why another attempt would fail, not what befell this one.
+TEST(Trials, AFailureThatWouldComeAgainIsTheReasonThatIsTold) {
+  Scenario scenario;
+  const JobId id = SubmitAuto(scenario, 2, /*least=*/2);
+  scenario.MeasureAll(id, 0);
+  for (uint64_t life = 1; life <= 2; ++life) DieAndReturn(scenario, id, "w0", life);
+  scenario.ReportAll(id, kReady);
+  scenario.Do(Lost("w0", 3, "killed by signal 9 (SIGKILL)"));
+  v1::DurableEvent failed = Failed(scenario.job(id), 1, "not in this build", 0);
+  failed.mutable_rank_changed()->set_final(true);
+  scenario.Do(failed);
+  scenario.Do(Joined("w0", 4));
+  scenario.ReleaseAll(id, 0);
+  ASSERT_EQ(scenario.job(id).trials.current, 1);
+  EXPECT_THAT(scenario.job(id).trials.candidates.front().failure, HasSubstr("not in this build"));
 }
 
 TEST(Trials, WhenNothingRunsTheJobFailsWithTheCauses) {
@@ -225,11 +317,12 @@ TEST(Trials, WhatDoesNotFitIsNeverTried) {
   const auto fitting = std::count_if(trials.candidates.begin(), trials.candidates.end(), fits);
   ASSERT_GT(fitting, 0);
   ASSERT_LT(fitting, std::ssize(trials.candidates)) << "choose another limit";
-  while (IsUndecided(scenario.job(id))) {
+  for (int trial = 0; trial < 20 && IsUndecided(scenario.job(id)); ++trial) {
     EXPECT_TRUE(Tried(scenario.job(id)).fits());
     EXPECT_LE(2 * Tried(scenario.job(id)).peak_bytes(), 1 << 20);
     scenario.MeasureAll(id, 1);
   }
+  EXPECT_FALSE(IsUndecided(scenario.job(id)));
 }
 
 TEST(Trials, AJobOfWhichNothingFitsFails) {

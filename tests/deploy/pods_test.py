@@ -1,46 +1,25 @@
 """Plays the kubelet: pods of the rendered manifests, with their commands, users, volumes, probes, signals and grace
-periods, in network namespaces with addresses of their own; a job survives that they are deleted one after another."""
+periods, in network namespaces with addresses of their own; a job survives that they are deleted one after another. Their
+files are the image's where it was built (SHERD_IMAGE), else this machine's with the programs of SHERD_BIN."""
 
 import json
 import os
 import pathlib
-import shlex
 import signal
 import subprocess
 import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "scripts"), str(ROOT / "tests/deploy")]
 
 import check_manifests as manifests  # noqa: E402
+import container  # noqa: E402
+from container import ip  # noqa: E402
 from harness import BIN, HEALTH, LIMIT, EndToEnd, children_of, wait_for  # noqa: E402
 
 LONG = 1000000  # steps that no test waits for
 NETWORK = "10.79.0"
-
-# What a container runtime does: a root of its own that cannot be written, volumes, a name, names of services, another
-# user, no rights, and the command as process 1.
-CONTAINER = """\
-set -e
-mount --make-rprivate /
-mount -t tmpfs root {root}
-mkdir -p {root}/usr {root}/etc {root}/proc {root}/dev {root}/opt/sherd {directories}
-for link in bin sbin lib lib64; do ln -s usr/$link {root}/$link; done
-for each in usr etc dev; do mount --rbind /$each {root}/$each; done
-mount --bind {programs} {root}/opt/sherd
-mount --bind {hosts} {root}/etc/hosts
-mount -t proc proc {root}/proc
-{volumes}
-mount -o remount,ro {root}
-hostname {name}
-exec chroot {root} /usr/bin/env -i PATH=/opt/sherd:/usr/bin:/bin {environment} /usr/bin/setpriv --reuid={user} --regid={group} \\
-  --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs {command}
-"""
-
-
-def ip(*arguments):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True).returncode == 0
 
 
 class Pod:
@@ -65,22 +44,16 @@ class Pod:
         return made and all(ip("-n", self.namespace, "link", "set", link, "up") for link in ("eth0", "lo"))
 
     def start(self):
-        root = self.test.scratch / f"root-{self.name}"
-        root.mkdir(exist_ok=True)
-        mounts = [(self.volumes[mount["name"]], root / mount["mountPath"].lstrip("/"),
-                   "ro" if mount.get("readOnly") else "rw") for mount in self.container["volumeMounts"]]
+        volumes = [(self.volumes[mount["name"]], mount["mountPath"], "ro" if mount.get("readOnly") else "rw")
+                   for mount in self.container["volumeMounts"]]
         context = self.spec["securityContext"]
-        script = CONTAINER.format(
-            root=root, directories=" ".join(str(target) for _, target, _ in mounts), programs=BIN.resolve(),
-            hosts=self.test.hosts_file, name=self.name, user=context["runAsUser"], group=context["runAsGroup"],
-            volumes="\n".join(f"mount --bind {source} {target} && mount -o remount,bind,{mode} {target}"
-                              for source, target, mode in mounts),
-            environment=shlex.join(f"{each['name']}={each['value']}" for each in self.container.get("env", [])),
-            command=shlex.join(self.container["command"] + self.container["args"]))
+        command = container.command(
+            self.test.files, self.test.scratch / f"root-{self.name}", self.namespace, self.name, self.test.hosts_file,
+            f"{context['runAsUser']}:{context['runAsGroup']}", volumes,
+            {each["name"]: each["value"] for each in self.container.get("env", [])},
+            self.container["command"] + self.container["args"])
         log = open(self.test.scratch / f"{self.name}.log", "ab")
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child",
-             "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         log.close()
         self.test.stack.callback(self.kill)
         self.wait_for_probe("startupProbe")
@@ -143,6 +116,7 @@ class Pods(EndToEnd):
             self.skipTest("NOT TESTED: pods run as a user of their own, which only root can start")
         if manifests.kubectl() is None:
             self.skipTest("NOT TESTED: no kubectl 1.27 or later to render the manifests")
+        self.files = container.image(self) or container.Machine(BIN.resolve())
         rendered = manifests.render(manifests.kubectl(), manifests.KUBERNETES / "overlays/dev-cpu")
         sets = {document["metadata"]["name"]: document for document in rendered if document["kind"] == "StatefulSet"}
         self.hosts_file = self.scratch / "hosts"

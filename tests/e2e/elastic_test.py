@@ -1,79 +1,16 @@
 """Deaths, freezes and restarts at random moments: the job goes on, and its curve does not show them."""
 
-import json
 import os
-import random
 import re
 import signal
 import time
 import unittest
 
-from harness import LIMIT, EndToEnd, alive, children_of, devices, quantile, wait_for
+from elastic_harness import LAYOUTS, Elastic, curve, is_state
+from harness import LIMIT, alive, children_of, devices, quantile, wait_for
 
-SEED = int(os.environ.get("SHERD_TEST_SEED", "20261130"))
 COORDINATOR_KILLS = int(os.environ.get("SHERD_TEST_COORDINATOR_KILLS", "10"))
 LONG = 1000000  # steps that no test waits for
-LAYOUTS = {
-    "ddp": ["parallel.strategy=ddp"],
-    "zero1": ["parallel.strategy=zero1"],
-    "zero2": ["parallel.strategy=zero2"],
-    "zero3": ["parallel.strategy=zero3"],
-    "hybrid": ["parallel.strategy=hybrid", "parallel.shard_group=2"],
-    "zero3, tensor 2": ["parallel.strategy=zero3", "parallel.tensor=2"],
-}
-
-
-def settings(*pairs):
-    return [word for pair in pairs for word in ("--set", pair)]
-
-
-def events_of(text):
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def curve(events):
-    """The steps of a feed in its order, which must be theirs: none missing, none doubled."""
-    steps = [event for event in events if event["event"] == "step"]
-    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1)), \
-        f"steps out of order: {[step['step'] for step in steps][-20:]}"
-    return [(step["loss"], step["grad_norm"], step["lr"], step["tokens"]) for step in steps]
-
-
-def is_state(*names):
-    return lambda event: event["event"] == "state" and event["state"] in names
-
-
-class Elastic(EndToEnd):
-    def setUp(self):
-        super().setUp()
-        self.random = random.Random(f"{SEED} {self.id()}")
-
-    def elastic_job(self, name, *pairs, steps, workers=4, least=1):
-        path = self.job(name, steps=steps, workers=workers)
-        return self.submit(path, *settings(f"elastic.min_workers={least}", *pairs))
-
-    def feed(self, job, code=0):
-        return events_of(self.sherd("watch", job, "-o", "json", check=code).stdout)
-
-    def undisturbed(self, name, *pairs, steps, workers=4):
-        job = self.elastic_job(f"undisturbed-{name}", *pairs, steps=steps, workers=workers)
-        self.wait_for_state(job, "SUCCEEDED")
-        return curve(self.feed(job))
-
-    def kill_rank(self, job, rank, supervisor, sig=signal.SIGKILL):
-        """Signals the process of a rank; None when the rank has no process at this moment."""
-        for each in self.get(job)["ranks"]:
-            pid = devices(supervisor).get(each["worker"].split("/")[1])
-            if each["rank"] == rank and pid is not None:
-                os.kill(pid, sig)
-                return pid
-        return None
-
-    def over(self, job):
-        return self.state(job) in ("SUCCEEDED", "FAILED")
-
-    def epochs(self, events):
-        return [event for event in events if event["event"] == "epoch"]
 
 
 class Kills(Elastic):
@@ -313,7 +250,6 @@ class Coordinators(Elastic):
         self.sherd("cancel", job, check=0)
         self.assertEqual(disturbed, curve(feed.finish())[:len(disturbed)])
 
-
     def test_a_coordinator_that_dies_while_a_job_recovers_has_it_recover(self):  # F22, F31
         coordinator = self.start_coordinator()
         supervisor = self.start_workers(7)
@@ -340,102 +276,6 @@ class Coordinators(Elastic):
         self.assertEqual(curve(events), expected)
         self.assertFalse([event for event in events if event["event"] == "rollback"])
         self.assertGreaterEqual(len(self.epochs(events)), 2, f"{deaths} deaths made no epoch")
-
-
-class Drains(Elastic):
-    def test_a_drained_worker_leaves_at_a_step_and_the_curve_does_not_show_it(self):
-        self.start_coordinator()
-        supervisor = self.start_workers(5)
-        self.wait_for_workers(5)
-        expected = self.undisturbed("drain", steps=1500)
-        self.wait_for_workers(5)
-        job = self.elastic_job("drain", steps=1500)
-        self.wait_for_step(job, 30)
-        victim = self.get(job)["ranks"][1]["worker"]
-        pid = devices(supervisor)[victim.split("/")[1]]
-        self.sherd("drain", victim, check=0)
-        wait_for(lambda: not alive(pid), "the drained worker ended", limit=20)
-        self.wait_for_state(job, "SUCCEEDED")
-        events = self.feed(job)
-        self.assertEqual(curve(events), expected)
-        self.assertEqual(len(self.epochs(events)), 2)
-
-    def test_sigterm_moves_a_ranks_work_first(self):  # F60
-        self.start_coordinator()
-        supervisor = self.start_workers(5)
-        self.wait_for_workers(5)
-        job = self.elastic_job("preempted", steps=1500)
-        self.wait_for_step(job, 30)
-        pid = self.kill_rank(job, 1, supervisor, signal.SIGTERM)
-        wait_for(lambda: not alive(pid), "the worker ended", limit=20)
-        self.wait_for_state(job, "SUCCEEDED")
-        events = self.feed(job)
-        curve(events)
-        self.assertEqual(len(self.epochs(events)), 2)
-        self.assertFalse([event for event in events if event["event"] == "rollback"])
-
-
-    def test_sigterm_to_all_saves_a_checkpoint_and_the_job_resumes_when_they_return(self):  # F60
-        self.start_coordinator()
-        supervisor = self.start_workers(3, "--name", "before")
-        self.wait_for_workers(3)
-        expected = self.undisturbed("all", steps=1500, workers=3)
-        self.wait_for_workers(3)
-        job = self.elastic_job("all", steps=1500, workers=3, least=2)
-        self.wait_for_step(job, 100)
-        self.stop(supervisor, signal.SIGTERM, limit=30)
-        self.wait_for_state(job, "RECOVERING")
-        wait_for(lambda: "saved" in self.get(job)["reason"], "the reason says that it was saved")
-        self.start_workers(3, "--name", "after")
-        self.wait_for_state(job, "SUCCEEDED")
-        events = self.feed(job)
-        self.assertEqual(curve(events), expected)
-        self.assertEqual(len([event for event in events if event["event"] == "checkpoint"]), 1)
-        self.assertFalse([event for event in events if event["event"] == "rollback"])
-
-
-class Checkpoints(Elastic):
-    def test_a_cancelled_job_is_resumed_in_another_layout(self):  # F41, F42, F49
-        self.start_coordinator()
-        self.start_workers(4)
-        self.wait_for_workers(4)
-        expected = self.undisturbed("whole", "parallel.strategy=zero3", steps=1500)
-        self.wait_for_workers(4)
-        directory = f"checkpoint.dir={self.scratch}/resumed"
-        job = self.elastic_job("first", directory, "checkpoint.every=50", steps=1500)
-        # On a busy disk the job trains on for long meanwhile.
-        wait_for(lambda: any((self.scratch / "resumed").glob("step-*/manifest.json")), "a checkpoint")
-        self.sherd("cancel", job, check=0)
-        self.wait_for_state(job, "CANCELLED")
-        self.wait_for_workers(4)
-        first = [event for event in self.feed(job, code=103) if event["event"] == "step"]
-        again = self.elastic_job("second", directory, "checkpoint.resume=latest", "parallel.strategy=zero2",
-                                 steps=1500, workers=3)
-        self.wait_for_state(again, "SUCCEEDED")
-        second = [event for event in self.feed(again) if event["event"] == "step"]
-        resumed = second[0]["step"]
-        self.assertGreater(resumed, 50)
-        self.assertLessEqual(resumed, len(first) + 1)
-        self.assertEqual([step["step"] for step in second], list(range(resumed, 1501)))
-        self.assertEqual([(step["loss"], step["grad_norm"], step["lr"], step["tokens"]) for step in second],
-                         expected[resumed - 1:])
-
-    def test_two_ranks_that_hold_each_others_shards_go_back_to_the_checkpoint(self):
-        self.start_coordinator()
-        supervisor = self.start_workers(6)
-        self.wait_for_workers(6)
-        job = self.elastic_job("back", "checkpoint.every=20", steps=900)
-        wait_for(lambda: any((self.scratch / "weights-back").glob("step-*/manifest.json")), "a checkpoint")
-        self.wait_for_step(job, 60)
-        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
-                 for each in self.get(job)["ranks"]}
-        for rank in (1, 2):
-            os.kill(ranks[rank], signal.SIGKILL)
-        self.wait_for_state(job, "SUCCEEDED")
-        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
-        self.assertEqual(len(rollback), 1)
-        self.assertGreaterEqual(rollback[0]["to_step"], 20)
-        self.assertEqual(rollback[0]["to_step"] % 20, 0)
 
 
 if __name__ == "__main__":

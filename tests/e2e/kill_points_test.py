@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-import elastic_test
+import elastic_harness
 from harness import devices, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ FROZEN = [
 ]
 
 
-class KillPoints(elastic_test.Elastic):
+class KillPoints(elastic_harness.Elastic):
     def setUp(self):
         super().setUp()
         self.points = self.scratch / "points"
@@ -130,7 +130,7 @@ class KillPoints(elastic_test.Elastic):
         return events
 
     def assert_as_undisturbed(self, events, expected):
-        self.assertEqual(elastic_test.curve(events), expected)
+        self.assertEqual(elastic_harness.curve(events), expected)
         self.assertFalse([event for event in events if event["event"] == "rollback"])
 
     def end_workers(self, supervisor):
@@ -172,7 +172,7 @@ class KillPoints(elastic_test.Elastic):
 
     def test_training_with_other_strategies(self):
         deaths = [Death("exchanged", LATE, rank=1), Death("updates", 4 * LATE + 3, rank=2)]
-        for name, pairs in elastic_test.LAYOUTS.items():
+        for name, pairs in elastic_harness.LAYOUTS.items():
             with self.subTest(name):
                 self.try_all([(1, [death]) for death in deaths], *pairs)
 

@@ -2,7 +2,7 @@
 
 import unittest
 
-import elastic_test
+import elastic_harness
 from harness import wait_for
 from relay import DOWN, UP, Relay
 
@@ -10,7 +10,7 @@ PAIRS = ("elastic.failure_detection=2s",)
 STEPS = 1200
 
 
-class Relayed(elastic_test.Elastic):
+class Relayed(elastic_harness.Elastic):
     def setUp(self):
         super().setUp()
         self.start_coordinator("--failure-detection", "2s")
@@ -40,7 +40,7 @@ class Relayed(elastic_test.Elastic):
         """The whole feed, which must be that of a job that nothing befell, and so many epochs."""
         events = self.events.finish(limit=120)
         self.assertEqual(events[-1]["state"], "SUCCEEDED", events[-1])
-        self.assertEqual(elastic_test.curve(events), self.expected)
+        self.assertEqual(elastic_harness.curve(events), self.expected)
         self.assertFalse([event for event in events if event["event"] == "rollback"])
         if epochs is not None:
             self.assertEqual(len(self.epochs(events)), epochs)

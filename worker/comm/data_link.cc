@@ -40,9 +40,7 @@ struct FormationAbort::Impl {
   std::string reason ABSL_GUARDED_BY(mutex);
 };
 
-FormationAbort::FormationAbort() : impl_(std::make_unique<Impl>()) {
-  SHERD_CHECK(impl_->event.valid());
-}
+FormationAbort::FormationAbort() : impl_(std::make_unique<Impl>()) {}
 
 FormationAbort::~FormationAbort() = default;
 
@@ -66,6 +64,14 @@ int FormationAbort::descriptor() const { return impl_->event.get(); }
 
 namespace {
 
+// A communicator may have ended already, by what others did, and tells that itself; one that this
+// member could not make whole was not formed.
+absl::StatusOr<std::unique_ptr<Communicator>> Formed(std::unique_ptr<Communicator> communicator) {
+  const absl::Status status = communicator->status();
+  if (!status.ok() && communicator->ended_by() < 0) return status;
+  return communicator;
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> FormShm(DataListener& listener,
                                                       const GroupSpec& group,
                                                       const FormOptions& options,
@@ -76,8 +82,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormShm(DataListener& listener,
   Formation formation(listener.inbox(), group, own_descriptor.get(), options, abort);
   SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
   members[static_cast<size_t>(group.rank)].segment = std::move(own);
-  return std::make_unique<ShmCommunicator>(group.rank, std::move(members),
-                                           options.operation_timeout);
+  return Formed(
+      std::make_unique<ShmCommunicator>(group.rank, std::move(members), options.operation_timeout));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> FormTcp(DataListener& listener,
@@ -88,8 +94,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormTcp(DataListener& listener,
   SHERD_ASSIGN_OR_RETURN(TcpMemory memory, TcpMemory::Create(options.arena_bytes, peers));
   Formation formation(listener.inbox(), group, /*own_segment=*/-1, options, abort);
   SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
-  return std::make_unique<TcpCommunicator>(group.rank, std::move(members), std::move(memory),
-                                           options.operation_timeout);
+  return Formed(std::make_unique<TcpCommunicator>(group.rank, std::move(members), std::move(memory),
+                                                  options.operation_timeout));
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class FormationAbort {
   bool aborted() const;
   // The reason given; "" before Abort.
   std::string reason() const;
-  // Becomes readable at Abort, for poll().
+  // Becomes readable at Abort, for poll(); -1 when the system had none to give: nothing forms then.
   int descriptor() const;
 
  private:
@@ -91,11 +91,11 @@ class FormationAbort {
 // and exchanges segments (memfd, so nothing outlives the processes) or opens a stream for data.
 // Blocks; any member may come first. A group of one has no links. The caller accounts for the
 // arena's contents in its own memory meter; `abort` may be null.
-// Errors: kAborted (abort->Abort was called, or a member left), kDeadlineExceeded naming the ranks
-// that did not come, kUnavailable (a member's process went away), kPermissionDenied (refused for
-// secret or epoch), kFailedPrecondition (members disagree on the group), kResourceExhausted (no
-// memory for the arena), kInvalidArgument (a group that cannot be). What ends one member's
-// formation ends the others' with the same error; a stranger's link changes nothing.
+// Errors: kAborted (abort->Abort, or a member left), kDeadlineExceeded naming who did not come,
+// kUnavailable (a member's process went away), kPermissionDenied (refused for secret or epoch),
+// kFailedPrecondition (members disagree), kResourceExhausted (no memory or descriptors; others may
+// learn of it by their deadline alone), kInvalidArgument (a group that cannot be). What else ends
+// one member's formation ends the others' with the same error; a stranger's link changes nothing.
 absl::StatusOr<std::unique_ptr<Communicator>> FormCommunicator(DataListener& listener,
                                                                const GroupSpec& group,
                                                                const FormOptions& options,

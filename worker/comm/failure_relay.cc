@@ -21,6 +21,10 @@ FailureRelay::FailureRelay(int rank, std::vector<int> links, OperationQueue& que
       PeerMonitor::Callbacks{
           .on_goodbye = [this](int peer, const LinkGoodbye& goodbye) { OnGoodbye(peer, goodbye); },
           .on_lost = [this](int peer) { Lost(peer); }});
+  if (!monitor_->listens()) {
+    Fail(absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank, " has no descriptor to hear the other ranks by")));
+  }
 }
 
 void FailureRelay::Leave() {

@@ -26,7 +26,8 @@ class FailureRelay {
     std::function<void()> wake;
   };
 
-  // `links` by rank, -1 for the own; they are open until Leave returns.
+  // `links` by rank, -1 for the own; they are open until Leave returns. Ends the operations at
+  // once, with kResourceExhausted, when the system has no descriptor to listen by.
   FailureRelay(int rank, std::vector<int> links, OperationQueue& queue, Callbacks callbacks);
   // Takes leave in order when no error came first, aborts when operations are under way, and
   // listens no longer. The queue is there until then, the relay until the queue's thread has ended.

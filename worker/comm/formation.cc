@@ -99,7 +99,12 @@ Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
 
 absl::StatusOr<std::vector<Member>> Formation::Run() {
   arrivals_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!arrivals_.valid()) return absl::ResourceExhaustedError("no descriptor to form a group");
+  if (!arrivals_.valid() || (abort_ != nullptr && abort_->descriptor() < 0)) {
+    const absl::Status none = absl::ResourceExhaustedError(
+        absl::StrCat("rank ", group_.rank, " has no descriptor to form ", group_.group));
+    SayGoodbye(none);
+    return none;
+  }
   inbox_.Expect(key_, arrivals_.get());
   absl::Status formed = FormLinks();
   if (!formed.ok()) {

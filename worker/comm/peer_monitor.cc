@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "common/check.h"
 #include "worker/comm/link_socket.h"
 
 namespace sherd {
@@ -15,11 +14,11 @@ PeerMonitor::PeerMonitor(std::vector<int> links, Callbacks callbacks)
     : links_(std::move(links)),
       callbacks_(std::move(callbacks)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  SHERD_CHECK(stop_.valid());
-  thread_ = std::thread([this] { Run(); });
+  if (listens()) thread_ = std::thread([this] { Run(); });
 }
 
 PeerMonitor::~PeerMonitor() {
+  if (!listens()) return;
   const uint64_t one = 1;
   (void)!::write(stop_.get(), &one, sizeof(one));
   thread_.join();

@@ -21,6 +21,8 @@ class PeerMonitor {
 
   // `links` by rank; -1 for none. They must outlive the monitor.
   PeerMonitor(std::vector<int> links, Callbacks callbacks);
+  // False when the system has no descriptor to give: then nothing is ever heard.
+  bool listens() const { return stop_.valid(); }
   ~PeerMonitor();
   PeerMonitor(const PeerMonitor&) = delete;
 

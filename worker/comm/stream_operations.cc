@@ -30,15 +30,18 @@ StreamOperations::StreamOperations(int rank, std::vector<Member> members, Option
       on_end_(std::move(options.on_end)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       next_sequence_(options.first_sequence) {
-  SHERD_CHECK(wake_.valid());
   for (Member& member : members_) streams_.emplace_back(std::move(member.data));
   relay_ = std::make_unique<FailureRelay>(
       rank, LinksOf(members_), queue_,
       FailureRelay::Callbacks{.before_end = nullptr, .wake = [this] {
                                 const uint64_t one = 1;
                                 (void)!::write(wake_.get(), &one, sizeof(one));
-                                if (on_end_ != nullptr && queue_.failed()) on_end_();
+                                if (on_end_ != nullptr && queue_.failed()) on_end_(queue_.status());
                               }});
+  if (!wake_.valid()) {
+    relay_->Fail(absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank, " has no descriptor to wait for the other ranks by")));
+  }
 }
 
 StreamOperations::~StreamOperations() {

@@ -48,10 +48,11 @@ class StreamOperations {
     uint64_t first_sequence = 1;
     // Called after the first error, before any operation ends with it on another thread's account;
     // from any thread, maybe more than once. May be null.
-    std::function<void()> on_end = nullptr;
+    std::function<void(const absl::Status& error)> on_end = nullptr;
   };
 
-  // `members` by rank: the own place is empty.
+  // `members` by rank: the own place is empty. The operations have ended with kResourceExhausted
+  // already when the system has no descriptor to wait by.
   StreamOperations(int rank, std::vector<Member> members, Options options);
   ~StreamOperations();
 
@@ -120,7 +121,7 @@ class StreamOperations {
   const int rank_;
   std::vector<Member> members_;
   const absl::Duration timeout_;
-  const std::function<void()> on_end_;
+  const std::function<void(const absl::Status& error)> on_end_;
   const FileDescriptor wake_;        // an eventfd that ends AwaitStreams
   std::vector<PeerStream> streams_;  // by rank; of the queue's thread
   uint64_t next_sequence_;           // of the queue's thread

@@ -45,7 +45,7 @@ TreeAccumulator::TreeAccumulator(int64_t elements, DType dtype, int64_t max_leav
 TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
                                  int64_t max_leaves, int64_t leaves_per_fold)
     : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
-  owned_.emplace_back(meter, pool, elements * SizeOf(dtype));
+  owned_.push_back(Buffer::OnHost(meter, pool, elements * SizeOf(dtype)));
   buffers_.push_back(owned_.back().data());
   AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
 }
@@ -59,15 +59,8 @@ TreeAccumulator::TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t e
 
 void TreeAccumulator::AddBuffers(MemoryMeter& meter, int count) {
   for (int i = 0; i < count; ++i) {
-    owned_.emplace_back(meter, Pool::kAccumulators, elements_ * SizeOf(dtype_));
+    owned_.push_back(Buffer::OnHost(meter, Pool::kAccumulators, elements_ * SizeOf(dtype_)));
     buffers_.push_back(owned_.back().data());
-  }
-}
-
-void TreeAccumulator::FinishInto(std::byte* to) {
-  const void* const sum = Finish();
-  if (sum != to && elements_ > 0) {
-    std::memcpy(to, sum, static_cast<size_t>(elements_ * SizeOf(dtype_)));
   }
 }
 

@@ -33,9 +33,6 @@ class TreeAccumulator {
   // max(1, floor(log2(max_leaves + 1))).
   static int BufferCount(int64_t max_leaves, int64_t leaves_per_fold = 1);
 
-  // Copies the sum to `to` (elements) unless it came about there. As Finish.
-  void FinishInto(std::byte* to);
-
   // Forgets the leaves; the buffers stay.
   void Reset();
   // Each leaf holds elements() values; leaves are only read.

@@ -1,6 +1,5 @@
 #include "worker/model/llama.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -56,7 +55,8 @@ Llama::Llama(const ModelShape& shape, const Inventory& inventory, int64_t batch,
 void Llama::PositionsForward(const UnitParams& params, const float* embedded, float* out,
                              const MicroBatch& micro_batch) {
   if (embedded == out) return;
-  std::copy_n(embedded, stream_.Rows(RowsOf(micro_batch)) * shape_.hidden, out);
+  ops_.Cast(embedded, DType::kF32, out, DType::kF32,
+            stream_.Rows(RowsOf(micro_batch)) * shape_.hidden);
 }
 
 void Llama::PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) {}

@@ -57,7 +57,7 @@ Checkpointing::Checkpointing(const v1::Assignment& assignment, const RankPlan& p
       memory_(memory),
       observer_(observer) {
   if (!plan.saves) return;
-  snapshot_ = Buffer(meter, Pool::kReplicas, SnapshotBytes(plan));
+  snapshot_ = Buffer::OnHost(meter, Pool::kReplicas, SnapshotBytes(plan));
   const float* at = snapshot_.as<float>();
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     for (const ElementRange& counted : plan.Counted(static_cast<int>(index))) {

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "worker/comm/formation.h"
+#include "worker/comm/staged_communicator.h"
 
 namespace sherd {
 namespace {
@@ -30,11 +31,12 @@ absl::Duration OperationTimeout(const RankPlan& plan, const v1::JobSpec& spec) {
 class AxisFormation {
  public:
   AxisFormation(const v1::Assignment& assignment, absl::Duration operation_timeout,
-                DataListener& listener, FormationAbort& abort)
+                DataListener& listener, FormationAbort& abort, Device* device)
       : assignment_(assignment),
         operation_timeout_(operation_timeout),
         listener_(listener),
-        abort_(abort) {}
+        abort_(abort),
+        device_(device) {}
 
   // Without a communicator for an empty group.
   absl::StatusOr<RankMesh::Axis> Form(const RankGroup& group, int64_t arena_bytes) {
@@ -42,6 +44,10 @@ class AxisFormation {
     if (group.ranks.empty()) return axis;
     absl::StatusOr<std::unique_ptr<Communicator>> formed = FormGroup(group, arena_bytes);
     if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
+    if (device_ != nullptr) {
+      formed = StagedCommunicator::Make(*std::move(formed), *device_);
+      SHERD_RETURN_IF_ERROR(formed.status());
+    }
     axis.comm = *std::move(formed);
     axis.ranks = group.ranks;
     return axis;
@@ -68,14 +74,16 @@ class AxisFormation {
   const absl::Duration operation_timeout_;
   DataListener& listener_;
   FormationAbort& abort_;
+  Device* const device_;
 };
 
 }  // namespace
 
 absl::StatusOr<RankMesh::Axes> FormAxes(const v1::Assignment& assignment, const RankPlan& plan,
                                         const RankGroups& groups, DataListener& listener,
-                                        FormationAbort& abort, int& lost_peer) {
-  AxisFormation formation(assignment, OperationTimeout(plan, assignment.spec()), listener, abort);
+                                        FormationAbort& abort, Device* device, int& lost_peer) {
+  AxisFormation formation(assignment, OperationTimeout(plan, assignment.spec()), listener, abort,
+                          device);
   RankMesh::Axes axes;
   absl::Status formed;
   const auto form = [&](const RankGroup& group, int64_t arena_bytes, RankMesh::Axis& axis) {

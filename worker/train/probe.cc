@@ -13,7 +13,9 @@
 #include "plan/peer_addresses.h"
 #include "plan/probe_cost.h"
 #include "plan/wire.h"
+#include "worker/comm/formation.h"
 #include "worker/comm/tree_accumulator.h"
+#include "worker/train/rank_mesh.h"
 
 namespace sherd {
 namespace {
@@ -120,10 +122,16 @@ absl::Status MachineProbe::Form(FormationAbort& abort) {
   SHERD_RETURN_IF_ERROR(CheckSizes());
   for (const int64_t size : assignment_.trial().group_sizes()) {
     for (const int64_t stride : ProbeStrides(size, assignment_.world())) {
-      SHERD_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
-                             FormGroup(MembersOf(size, stride), abort));
+      const std::vector<int> members = MembersOf(size, stride);
+      absl::StatusOr<std::unique_ptr<Communicator>> comm = FormGroup(members, abort);
+      if (!comm.ok()) {
+        const int lost = LostMemberOf(comm.status());
+        // What members say of each other comes over the network.
+        if (lost >= 0 && lost < size) lost_in_forming_ = members[static_cast<size_t>(lost)];
+        return WithRanks(comm.status(), members);
+      }
       absl::MutexLock lock(&mutex_);
-      groups_.push_back({size, stride, std::move(comm)});
+      groups_.push_back({size, stride, *std::move(comm)});
       if (aborted_) return absl::AbortedError(reason_);
     }
   }
@@ -138,6 +146,7 @@ void MachineProbe::Abort(absl::string_view reason) {
 }
 
 int MachineProbe::lost_peer() const {
+  if (lost_in_forming_ >= 0) return lost_in_forming_;
   for (const Group& group : groups_) {
     const int place = group.comm->ended_by();
     if (place >= 0) return MembersOf(group.size, group.stride)[static_cast<size_t>(place)];

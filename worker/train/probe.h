@@ -69,6 +69,7 @@ class MachineProbe {
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   // Grows while they form, under the lock; the world's comes last.
   std::vector<Group> groups_;
+  int lost_in_forming_ = -1;  // by rank of the world
 };
 
 }  // namespace sherd

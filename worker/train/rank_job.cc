@@ -71,7 +71,10 @@ absl::StatusOr<int64_t> IdleAnonymousBytes() {
 }
 
 std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int threads,
-                             MemoryMeter& meter) {
+                             MemoryMeter& meter, Accelerator* accelerator) {
+  if (accelerator != nullptr) {
+    return accelerator->MakeOps({.meter = &meter, .bf16 = plan.param_bytes < SizeOf(DType::kF32)});
+  }
   // All of it now: a rank may be without a micro-batch for long.
   const ScratchSizes scratch = ScratchOf(plan, spec);
   return MakeCpuOps(threads, meter,
@@ -85,7 +88,7 @@ std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int 
 
 RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads,
                  RankMesh& mesh, HoldingSegment* segment, JobData data, JobFiles output,
-                 prometheus::Registry& metrics, TrainObserver& observer)
+                 prometheus::Registry& metrics, TrainObserver& observer, Accelerator* accelerator)
     : assignment_(assignment),
       spec_(assignment.spec()),
       plan_(plan),
@@ -96,8 +99,10 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       data_(std::move(data)),
       output_(std::move(output)),
       weight_files_(output_.files),
+      device_(accelerator == nullptr ? static_cast<Device&>(host_device_) : *accelerator),
+      meter_(device_.memory()),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
-      ops_(MakeOps(plan, spec_, threads, meter_)),
+      ops_(MakeOps(plan, spec_, threads, meter_, accelerator)),
       memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
       checkpointing_(assignment, plan, output_.files, memory_, meter_, observer),
       // Every rank computes the same.
@@ -118,7 +123,8 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
           KeptBy(spec_.parallel()), *ops_, meter_, tensor_.get(),
           {.z_loss = spec_.train().z_loss(), .label_smoothing = spec_.train().label_smoothing()},
           {.room = RoomIn(plan), .gradients = memory_.gradients()})),
-      executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_),
+      executor_(plan, spec_, *ops_, *model_, tensor_.get(), mesh, memory_, commits_, data_, meter_,
+                device_),
       eval_plan_(BuildEvalPlanFor(plan, spec_, data_.eval_micro_batches())),
       metrics_(metrics, assignment.job_id(), spec_.name(),
                std::string(NameOf(spec_.parallel().strategy())), assignment.rank(),
@@ -128,7 +134,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
   meter_.Allocated(Pool::kComm, mesh_.control_bytes());
   // Weights from a folder come when it is known that there are no later ones.
   if (spec_.model().from().empty()) {
-    InitializeParameters(plan, spec_.train().seed(), memory_, *ops_);
+    InitializeParameters(plan, spec_.train().seed(), memory_, *ops_, device_);
   }
   metrics_.RecordMemory(meter_);
   metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
@@ -158,6 +164,8 @@ absl::Status RankJob::SaveAndStop() {
   paused_ = true;
   finishing_ = "saving a checkpoint";
   absl::Status status = TellOwedSteps();
+  BringStateHome(plan_, memory_, device_);
+  if (status.ok()) status = device_.status();
   if (status.ok()) status = checkpointing_.SaveNow({step_, loss_, skipped_windows_}, mesh_);
   return EndWith(status);
 }
@@ -203,6 +211,7 @@ absl::Status RankJob::RunSteps() {
     if (checkpointing_.IsDueAfter(step_)) {
       // Nothing is trained beside the last one, which need not be left out.
       if (last) SHERD_RETURN_IF_ERROR(checkpointing_.Finish(mesh_));
+      BringStateHome(plan_, memory_, device_);
       checkpointing_.Begin({step_, loss_, skipped_windows_});
     }
     const bool evaluates = EvaluatesAfter(step_);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 #include "kernels/memory.h"
 #include "kernels/ops.h"
 #include "plan/ledger.h"
@@ -72,10 +73,12 @@ absl::Duration DelayBefore(const RetryTimes& times, int retry);
 class RankJob {
  public:
   // `mesh` has arenas as plan/ledger.h says; `segment` is where versions are kept, null if none
-  // are; the references outlive the job.
+  // are; the references outlive the job. `accelerator`, whose memory the arenas are then of,
+  // computes instead of the processor's threads; null: these. What it lacks memory for shows in
+  // Restore.
   RankJob(const v1::Assignment& assignment, const RankPlan& plan, int threads, RankMesh& mesh,
           HoldingSegment* segment, JobData data, JobFiles output, prometheus::Registry& metrics,
-          TrainObserver& observer);
+          TrainObserver& observer, Accelerator* accelerator = nullptr);
 
   // Goes on after what the assignment's restore plan names, or from the checkpoint that
   // checkpoint.resume does. Every rank must call it. `own.store` must outlive the job; `watch` goes
@@ -174,6 +177,8 @@ class RankJob {
   const JobFiles output_;
   // Those of `output_`, as weights are written with them: it counts.
   CancellableFileSystem weight_files_;
+  HostDevice host_device_;
+  Device& device_;
   MemoryMeter meter_;
   const absl::StatusOr<int64_t> idle_anonymous_bytes_;
   std::unique_ptr<Ops> ops_;

@@ -81,7 +81,7 @@ void RankMemory::Count(Pool pool, int64_t bytes) {
   meter_.Allocated(pool, bytes);
 }
 
-std::byte* RankMemory::TakeHost(Pool pool, int64_t bytes, int64_t padding) {
+std::byte* RankMemory::TakeOwn(Pool pool, int64_t bytes, int64_t padding) {
   buffers_.emplace_back(meter_, pool, bytes, padding);
   return buffers_.back().data();
 }
@@ -111,8 +111,12 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
     const int64_t padding = whole_padding * param_bytes;
     const bool gathers = row.parameters == ParameterFlow::kGatherAfterUpdate;
     unit.params = gathers ? TakeArena(sharers_, Pool::kParams, bytes, padding)
-                          : TakeHost(Pool::kParams, bytes, padding);
+                          : TakeOwn(Pool::kParams, bytes, padding);
     unit.owned_params = unit.params + unit.owned.begin * param_bytes;
+  }
+  if (has_own_memory()) {
+    PlaceDeviceState(plan, unit, owns_shard ? shard_padding : whole_padding);
+    return;
   }
   if (plan.keeps_versions) {
     const int64_t padding = owns_shard ? shard_padding : whole_padding;
@@ -124,13 +128,30 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
   }
   const auto take_state = [&] {
     const int64_t padding = owns_shard ? shard_padding : whole_padding;
-    return reinterpret_cast<float*>(TakeHost(
+    return reinterpret_cast<float*>(TakeOwn(
         Pool::kOptimizer, unit.owned.size() * SizeOf(DType::kF32), padding * SizeOf(DType::kF32)));
   };
   unit.state.master =
       param_type_ == DType::kF32 ? reinterpret_cast<float*>(unit.owned_params) : take_state();
   unit.state.m = take_state();
   unit.state.v = take_state();
+  unit.next = unit.state;
+}
+
+void RankMemory::PlaceDeviceState(const RankPlan& plan, UnitMemory& unit, int64_t padding) {
+  const int64_t bytes = unit.owned.size() * SizeOf(DType::kF32);
+  const auto take = [&] {
+    return reinterpret_cast<float*>(
+        TakeOwn(Pool::kOptimizer, bytes, padding * SizeOf(DType::kF32)));
+  };
+  unit.device_state.master =
+      param_type_ == DType::kF32 ? reinterpret_cast<float*>(unit.owned_params) : take();
+  unit.device_state.m = take();
+  unit.device_state.v = take();
+  if (plan.keeps_versions) return;
+  buffers_.push_back(Buffer::OnHost(meter_, Pool::kReplicas, 3 * bytes));
+  auto* const home = buffers_.back().as<float>();
+  unit.state = {home, home + unit.owned.size(), home + 2 * unit.owned.size()};
   unit.next = unit.state;
 }
 
@@ -157,7 +178,7 @@ void RankMemory::PlaceSums(const RankPlan& plan) {
     filled += unit.Filled(plan.ShardIndex()).size();
   }
   next_sum_ =
-      TakeHost(Pool::kGrads, elements * plan.grad_bytes, (elements - filled) * plan.grad_bytes);
+      TakeOwn(Pool::kGrads, elements * plan.grad_bytes, (elements - filled) * plan.grad_bytes);
 }
 
 void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
@@ -167,13 +188,18 @@ void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
   if (plan.ScattersEachMicroBatch()) {
     const int64_t padding = layout.shard_elements - layout.Filled(plan.ShardIndex()).size();
     const int64_t bytes = layout.shard_elements * plan.grad_bytes;
+    const int64_t leaves = split.CountOf(split.replica_of(plan.data_rank));
     std::byte* const sum =
         plan.AddsReplicas() ? TakeArena(replicas_, Pool::kGrads, bytes, padding * plan.grad_bytes)
                             : std::exchange(next_sum_, next_sum_ + bytes);
-    if (plan.AddsReplicas()) unit.owned_grads = sum;
-    unit.tree = std::make_unique<TreeAccumulator>(meter_, sum, layout.shard_elements, grad_type_,
-                                                  split.CountOf(split.replica_of(plan.data_rank)),
-                                                  split.replica_size());
+    if (plan.AddsReplicas() || has_own_memory()) unit.owned_grads = sum;
+    // Of a device, sums come about on the host, and are brought there behind the last backward.
+    unit.tree =
+        has_own_memory()
+            ? std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators, layout.shard_elements,
+                                                grad_type_, leaves, split.replica_size())
+            : std::make_unique<TreeAccumulator>(meter_, sum, layout.shard_elements, grad_type_,
+                                                leaves, split.replica_size());
     if (index == 0) gradients_ = sum;
     return;
   }
@@ -193,10 +219,10 @@ void RankMemory::PlaceTransient(const RankPlan& plan) {
     const auto bytes = [&](const UnitLayout& unit) {
       return unit.padded_elements * plan.param_bytes;
     };
-    gathered_embedding_ = TakeHost(Pool::kGathered, bytes(units.front()));
-    gathered_head_ = TakeHost(Pool::kGathered, bytes(units.back()));
+    gathered_embedding_ = TakeOwn(Pool::kGathered, bytes(units.front()));
+    gathered_head_ = TakeOwn(Pool::kGathered, bytes(units.back()));
     for (int slot = 0; slot < MaxGatheredBlocks(plan.step, plan.inventory); ++slot) {
-      free_gathered_blocks_.push_back(TakeHost(Pool::kGathered, bytes(units[1])));
+      free_gathered_blocks_.push_back(TakeOwn(Pool::kGathered, bytes(units[1])));
     }
   }
   if (plan.ScattersEachMicroBatch()) {

@@ -35,9 +35,15 @@ struct UnitMemory {
   // then the master copies of fp32 parameters are these themselves.
   AdamWState state;
   AdamWState next;
+  // (owned) each, of a device with memory of its own: what its updates read and write, while
+  // `state` is its home on the host (docs/adr/0012). Null else.
+  AdamWState device_state;
+  // What ops work on.
+  const AdamWState& worked_on() const { return device_state.m != nullptr ? device_state : state; }
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
   // Where the summed gradients of (owned) are once all are reduced; nullptr: where `tree` ends.
+  // Where that is on the host and this is not, they have to be brought here.
   std::byte* owned_grads = nullptr;
   // Sums the gradients of micro-batches: this rank's shard of all of them where gradients are
   // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
@@ -72,7 +78,8 @@ struct VersionSlots {
 };
 
 // All model memory of a rank, placed as the strategy's row says: what peers read in place lies in
-// the communicator's arena. Counted in `meter`, which must outlive it. Not thread-safe.
+// the communicator's arena. Counted in `meter`, which must outlive it, and of whose device it is.
+// Not thread-safe.
 class RankMemory {
  public:
   // The arenas have ArenaBytes(plan), ReplicaArenaBytes(plan), and ShareBytes(plan, …) bytes.
@@ -105,13 +112,16 @@ class RankMemory {
     int64_t used = 0;
   };
   std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
-  std::byte* TakeHost(Pool pool, int64_t bytes, int64_t padding = 0);
+  std::byte* TakeOwn(Pool pool, int64_t bytes, int64_t padding = 0);
+  bool has_own_memory() const { return meter_.device() != nullptr; }
   // Counts memory that is not ours as if it were.
   void Count(Pool pool, int64_t bytes);
   void PlaceVersions(const VersionSlots& versions);
   void PlaceState(const RankPlan& plan, int index);
   // Takes memory for the sums of scattered gradients of all units.
   void PlaceSums(const RankPlan& plan);
+  // What a device with memory of its own updates, and without versions its home on the host.
+  void PlaceDeviceState(const RankPlan& plan, UnitMemory& unit, int64_t padding);
   void PlaceGradients(const RankPlan& plan, int index);
   void PlaceTransient(const RankPlan& plan);
 

@@ -19,6 +19,7 @@ namespace sherd {
 absl::Status RankJob::Restore(const OwnHoldings& own, const FormationAbort& abort,
                               const CopyWatch& watch) {
   holdings_ = &own.store;
+  SHERD_RETURN_IF_ERROR(device_.status());
   if (!RestoresVersion(assignment_)) return RestoreFromFiles(abort, watch);
   const int64_t step = assignment_.restore().step();
   SHERD_ASSIGN_OR_RETURN(const VersionFigures figures,
@@ -66,6 +67,7 @@ absl::Status RankJob::StartFromFolder(const FormationAbort& abort) {
 
 absl::Status RankJob::StoreState() {
   for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
+    SendState(memory_.unit(static_cast<int>(unit)), device_);
     StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
   }
   executor_.GatherWholeParameters();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/fold.h"
 #include "worker/model/init.h"
 
 namespace sherd {
@@ -26,16 +27,39 @@ constexpr int64_t kPieceElements = int64_t{1} << 16;
 }  // namespace
 
 void StoreParameters(UnitMemory& unit, DType type, Ops& ops) {
-  if (reinterpret_cast<std::byte*>(unit.state.master) == unit.owned_params) return;
-  ops.Cast(unit.state.master, DType::kF32, unit.owned_params, type, unit.owned.size());
+  const float* const master = unit.worked_on().master;
+  if (reinterpret_cast<const std::byte*>(master) == unit.owned_params) return;
+  ops.Cast(master, DType::kF32, unit.owned_params, type, unit.owned.size());
 }
 
-void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memory, Ops& ops) {
+void SendState(UnitMemory& unit, Device& device) {
+  if (!device.has_own_memory()) return;
+  const int64_t bytes = unit.owned.size() * SizeOf(DType::kF32);
+  device.CopyIn(unit.device_state.master, unit.state.master, bytes);
+  device.CopyIn(unit.device_state.m, unit.state.m, bytes);
+  device.CopyIn(unit.device_state.v, unit.state.v, bytes);
+}
+
+void BringStateHome(const RankPlan& plan, RankMemory& memory, Device& device) {
+  if (!device.has_own_memory() || plan.keeps_versions) return;
+  for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const UnitMemory& unit = memory.unit(static_cast<int>(index));
+    const int64_t bytes = unit.owned.size() * SizeOf(DType::kF32);
+    device.CopyOut(unit.state.master, unit.device_state.master, bytes);
+    device.CopyOut(unit.state.m, unit.device_state.m, bytes);
+    device.CopyOut(unit.state.v, unit.device_state.v, bytes);
+  }
+}
+
+void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memory, Ops& ops,
+                          Device& device) {
   std::vector<float> piece(static_cast<size_t>(kPieceElements));
+  std::vector<std::byte> stored(piece.size() * sizeof(float));
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const Unit& description = plan.inventory.units[index];
     UnitMemory& unit = memory.unit(static_cast<int>(index));
     InitializeElements(description, seed, unit.owned, unit.state.master);
+    SendState(unit, device);
     const int64_t padded = plan.layout.units[index].padded_elements;
     if (plan.strategy.params == Placement::kShard || unit.owned.size() == padded) {
       StoreParameters(unit, memory.param_type(), ops);
@@ -45,8 +69,13 @@ void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memor
       const ElementRange range{begin, std::min(begin + kPieceElements, padded)};
       std::fill(piece.begin(), piece.end(), 0.0f);
       InitializeElements(description, seed, range, piece.data());
-      ops.Cast(piece.data(), DType::kF32, unit.params + begin * plan.param_bytes,
-               memory.param_type(), range.size());
+      std::byte* const to = unit.params + begin * plan.param_bytes;
+      if (device.has_own_memory()) {
+        CastSerial(piece.data(), DType::kF32, stored.data(), memory.param_type(), range.size());
+        device.CopyIn(to, stored.data(), range.size() * plan.param_bytes);
+      } else {
+        ops.Cast(piece.data(), DType::kF32, to, memory.param_type(), range.size());
+      }
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "worker/data/roots.h"
 #include "worker/holdings/copy_watch.h"
 #include "worker/holdings/lost_holder.h"
+#include "worker/train/device_memory.h"
 #include "worker/train/hand_over_shard.h"
 #include "worker/train/host_memory.h"
 #include "worker/train/introduction.h"
@@ -28,8 +29,11 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
-  SHERD_RETURN_IF_ERROR(CheckHostMemory(PredictLedger(assignment_, plan, options_.threads),
-                                        StoredForBytes(assignment_), assignment_.ranks_on_host()));
+  const v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
+  SHERD_RETURN_IF_ERROR(
+      options_.accelerator == nullptr
+          ? CheckHostMemory(predicted, StoredForBytes(assignment_), assignment_.ranks_on_host())
+          : PlanDeviceMemory(predicted, *options_.accelerator));
   SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
   JobData data(std::move(dataset));
   if (assignment_.rank() == 0) {
@@ -38,8 +42,9 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
 
   result.operation = "forming the process groups";
   own_doing_ = false;
-  SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes, FormAxes(assignment_, plan, groups, listener_,
-                                                       formation_abort_, result.lost_peer));
+  SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes,
+                         FormAxes(assignment_, plan, groups, listener_, formation_abort_,
+                                  options_.accelerator, result.lost_peer));
   const absl::Duration forming = timer_.elapsed();
   RankMesh mesh(std::move(axes));
   absl::Status status = RunFormed(plan, mesh, std::move(data), forming, observer, result);
@@ -88,7 +93,7 @@ absl::Status RankTrainer::RunFormed(const RankPlan& plan, RankMesh& mesh, JobDat
   }
   RankJob job(assignment_, plan, options_.threads, mesh, segment.get(), std::move(data),
               {*files_, options_.output_root, options_.data_root, options_.full_disk}, metrics,
-              observer);
+              observer, options_.accelerator);
   if (!Publish(&mesh, &job)) return absl::AbortedError("aborted while forming");
   const absl::Status status =
       measures() ? Try(job, forming, observer, result)

@@ -15,6 +15,7 @@
 #include "worker/comm/deadline.h"
 #include "worker/train/lineage.h"
 #include "worker/train/rank_job.h"
+#include "worker/train/rank_state.h"
 #include "worker/train/vote.h"
 #include "worker/train/write_weights.h"
 
@@ -66,6 +67,8 @@ absl::Duration DelayBefore(const RetryTimes& times, int retry) {
 absl::StatusOr<std::string> RankJob::WriteWeights(const FormationAbort& abort) {
   finishing_ = "writing the weights";
   SHERD_ASSIGN_OR_RETURN(std::string root, Directory());
+  BringStateHome(plan_, memory_, device_);
+  SHERD_RETURN_IF_ERROR(device_.status());
   for (int retry = 1;; ++retry) {
     const absl::Status written = sherd::WriteWeights(weight_files_, output_.files, assignment_,
                                                      plan_, root, step_, *ops_, memory_, mesh_);

@@ -19,7 +19,8 @@ int64_t CountTargets(const int32_t* targets, int64_t n) {
 
 StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
                            const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory,
-                           StepCommits& commits, BatchSource& source, MemoryMeter& meter)
+                           StepCommits& commits, BatchSource& source, MemoryMeter& meter,
+                           Device& device)
     : plan_(plan),
       spec_(spec),
       rank_(plan.data_rank),
@@ -32,18 +33,25 @@ StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& o
       memory_(memory),
       commits_(commits),
       source_(source),
+      device_(device),
       params_(plan.inventory.units.size()),
       gathers_(plan.inventory.units.size(), 0),
       grads_(plan.inventory.units.size()),
       slots_(plan.inventory.units.size(), nullptr),
-      unit_reductions_(plan.inventory.units.size(), 0) {
+      unit_reductions_(plan.inventory.units.size(), 0),
+      landed_(plan.inventory.units.size(), false) {
   batch_.batch = spec.train().micro_batch();
   batch_.tokens = spec.train().seq_len();
   const int64_t bytes = batch_.batch * batch_.tokens * static_cast<int64_t>(sizeof(int32_t));
-  inputs_ = Buffer(meter, Pool::kStaging, bytes);
-  targets_ = Buffer(meter, Pool::kStaging, bytes);
+  inputs_ = Buffer::OnHost(meter, Pool::kStaging, bytes);
+  targets_ = Buffer::OnHost(meter, Pool::kStaging, bytes);
   batch_.inputs = inputs_.as<int32_t>();
   batch_.targets = targets_.as<int32_t>();
+  if (device.has_own_memory()) {
+    device_batch_ = Buffer(meter, Pool::kStaging, 2 * bytes);
+    batch_.inputs = device_batch_.as<int32_t>();
+    batch_.targets = batch_.inputs + batch_.batch * batch_.tokens;
+  }
   for (int unit = 0; unit <= head_; ++unit) {
     const size_t at = static_cast<size_t>(unit);
     params_[at].dtype = memory.param_type();
@@ -63,6 +71,7 @@ std::string StepExecutor::operation() const {
 absl::StatusOr<StepFigures> StepExecutor::Train(int64_t step, int64_t window) {
   for (int unit = 0; unit <= head_; ++unit) {
     if (memory_.unit(unit).tree != nullptr) memory_.unit(unit).tree->Reset();
+    landed_[static_cast<size_t>(unit)] = false;
   }
   Walk walk;
   walk.plan = &plan_.step;
@@ -93,9 +102,11 @@ absl::StatusOr<StepFigures> StepExecutor::Run(Walk walk) {
   for (const PlannedOp& op : walk.plan->ops) {
     if (stopped_.load(std::memory_order_relaxed)) return absl::AbortedError("the job was stopped");
     SHERD_RETURN_IF_ERROR(mesh_.status());
+    SHERD_RETURN_IF_ERROR(device_.status());
     current_.store(&op, std::memory_order_relaxed);
     SHERD_RETURN_IF_ERROR(RunOp(op, walk));
   }
+  SHERD_RETURN_IF_ERROR(device_.Synchronize());
   current_.store(nullptr, std::memory_order_relaxed);
   return walk.figures;
 }
@@ -194,8 +205,13 @@ absl::Status StepExecutor::ReadMicroBatch(const Walk& walk, int64_t round) {
   if (!has_micro_batch_) return absl::OkStatus();
   int32_t* const inputs = inputs_.as<int32_t>();
   int32_t* const targets = targets_.as<int32_t>();
-  return walk.step > 0 ? source_.ReadTrain(walk.window, index, inputs, targets)
-                       : source_.ReadEval(index, inputs, targets);
+  SHERD_RETURN_IF_ERROR(walk.step > 0 ? source_.ReadTrain(walk.window, index, inputs, targets)
+                                      : source_.ReadEval(index, inputs, targets));
+  if (device_.has_own_memory()) {
+    device_.CopyIn(device_batch_.data(), inputs, inputs_.bytes());
+    device_.CopyIn(device_batch_.data() + inputs_.bytes(), targets, targets_.bytes());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepExecutor::Forward(const PlannedOp& op, Walk& walk) {
@@ -209,7 +225,8 @@ absl::Status StepExecutor::Forward(const PlannedOp& op, Walk& walk) {
       model_.Forward(op.unit, params_, batch_);
       if (op.unit == head_ && evaluates) loss = model_.Loss(params_, batch_);
     }));
-    if (op.unit == head_) tokens = CountTargets(batch_.targets, batch_.batch * batch_.tokens);
+    if (op.unit == head_)
+      tokens = CountTargets(targets_.as<int32_t>(), batch_.batch * batch_.tokens);
   }
   if (op.unit == head_) {
     // A training step's loss is known after the head's backward.
@@ -269,15 +286,23 @@ void StepExecutor::Update(int unit, const Walk& walk) {
     const GradOut stored{memory.owned_params + segment.begin * plan_.param_bytes,
                          memory_.param_type(),
                          /*accumulate=*/false};
-    ops_.AdamW(stored, memory.state.From(segment.begin), memory.next.From(segment.begin),
+    const AdamWState& to = device_.has_own_memory() ? memory.device_state : memory.next;
+    ops_.AdamW(stored, memory.worked_on().From(segment.begin), to.From(segment.begin),
                gradients + segment.begin * plan_.grad_bytes, memory_.grad_type(), params,
                segment.end - segment.begin);
   }
   std::swap(memory.state, memory.next);
+  if (device_.has_own_memory() && plan_.keeps_versions) {
+    const int64_t bytes = memory.owned.size() * SizeOf(DType::kF32);
+    device_.CopyOut(memory.state.master, memory.device_state.master, bytes);
+    device_.CopyOut(memory.state.m, memory.device_state.m, bytes);
+    device_.CopyOut(memory.state.v, memory.device_state.v, bytes);
+  }
 }
 
 void StepExecutor::KeepState(const UnitMemory& memory, const UpdateSegment& segment) {
-  if (memory.next.master == memory.state.master) return;
+  // A device updates in place.
+  if (device_.has_own_memory() || memory.next.master == memory.state.master) return;
   const AdamWState from = memory.state.From(segment.begin);
   const AdamWState to = memory.next.From(segment.begin);
   const int64_t elements = segment.end - segment.begin;

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 #include "kernels/memory.h"
 #include "plan/ledger.h"
 #include "worker/model/model.h"
@@ -65,10 +66,11 @@ struct PhaseSeconds {
 class StepExecutor {
  public:
   // All arguments are kept and must outlive the executor. `seq_len` and `micro_batch` come from the
-  // job. `tensor` is the model's group, null when it has none.
+  // job. `tensor` is the model's group, null when it has none. `ops`, `meter` and all memory are of
+  // `device`.
   StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& ops, Model& model,
                const TensorGroup* tensor, RankMesh& mesh, RankMemory& memory, StepCommits& commits,
-               BatchSource& source, MemoryMeter& meter);
+               BatchSource& source, MemoryMeter& meter, Device& device);
 
   // Trains one step on the samples of `window`, which is its number unless windows were skipped; by
   // its exchange the step before it is committed. What it gathers after its
@@ -156,6 +158,8 @@ class StepExecutor {
   absl::Status FinishReductions();
   // The summed gradients of what this rank owns of a unit.
   std::byte* Gradients(int unit);
+  // What the host reads of a unit's whole gradients.
+  const std::byte* GradientsOnHost(int unit);
   ExactSum CountedSquares();
 
   const RankPlan& plan_;
@@ -170,6 +174,7 @@ class StepExecutor {
   RankMemory& memory_;
   StepCommits& commits_;
   BatchSource& source_;
+  Device& device_;
   std::atomic<bool> stopped_{false};
   std::atomic<bool> pause_{false};
   std::atomic<bool> waiting_{false};
@@ -177,6 +182,9 @@ class StepExecutor {
   MicroBatch batch_;
   Buffer inputs_;
   Buffer targets_;
+  // Of a device with memory of its own: inputs, then targets; and a unit's gradients on the host.
+  Buffer device_batch_;
+  std::vector<std::byte> leaf_;
   std::vector<UnitParams> params_;
   std::vector<Ticket> gathers_;  // by unit; 0: nothing to wait for
   std::vector<UnitGrads> grads_;
@@ -184,6 +192,7 @@ class StepExecutor {
   std::vector<Ticket> reductions_;
   std::vector<Ticket> unit_reductions_;     // by unit: its last reduce-scatter
   std::vector<Ticket> replica_reductions_;  // on the mesh's replicas
+  std::vector<bool> landed_;                // by unit: its sum has been brought from the host
   int64_t current_round_ = -1;
   bool has_micro_batch_ = false;
   std::atomic<const PlannedOp*> current_{nullptr};

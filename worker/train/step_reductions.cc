@@ -1,5 +1,4 @@
 // What becomes of gradients between backward and update: who adds up which, and where.
-#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -26,7 +25,7 @@ void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
 absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk) {
   SHERD_RETURN_IF_ERROR(WaitFor(unit_reductions_[static_cast<size_t>(op.unit)]));
   UnitMemory& unit = memory_.unit(op.unit);
-  unit.tree->FinishInto(unit.owned_grads);
+  device_.CopyIn(unit.owned_grads, unit.tree->Finish(), unit.owned.size() * plan_.grad_bytes);
   replica_reductions_.push_back(
       mesh_.replicas()->AllReduce(unit.owned_grads, unit.owned.size(), memory_.grad_type(),
                                   walk.micro_batches.ContributingReplicas()));
@@ -36,10 +35,19 @@ absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk)
 void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
   UnitMemory& unit = memory_.unit(op.unit);
   const PhaseTimer timer(phases_.backward);
-  if (has_micro_batch_) unit.tree->Fold({unit.grads});
+  if (has_micro_batch_) unit.tree->Fold({GradientsOnHost(op.unit)});
   if (op.round != walk.micro_batches.rounds - 1) return;
   const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
-  std::memcpy(unit.grads, unit.tree->Finish(), static_cast<size_t>(padded * plan_.grad_bytes));
+  device_.CopyIn(unit.grads, unit.tree->Finish(), padded * plan_.grad_bytes);
+}
+
+const std::byte* StepExecutor::GradientsOnHost(int unit) {
+  const std::byte* const grads = memory_.unit(unit).grads;
+  if (!device_.has_own_memory()) return grads;
+  const int64_t padded = plan_.layout.units[static_cast<size_t>(unit)].padded_elements;
+  leaf_.resize(static_cast<size_t>(padded * plan_.grad_bytes));
+  device_.CopyOut(leaf_.data(), grads, padded * plan_.grad_bytes);
+  return leaf_.data();
 }
 
 void StepExecutor::ReduceBucket(const PlannedOp& op, const Walk& walk) {
@@ -68,6 +76,13 @@ absl::Status StepExecutor::FinishReductions() {
 
 std::byte* StepExecutor::Gradients(int unit) {
   UnitMemory& memory = memory_.unit(unit);
+  const bool lands = device_.has_own_memory() && plan_.ScattersEachMicroBatch() &&
+                     !plan_.AddsReplicas() && !landed_[static_cast<size_t>(unit)];
+  if (lands) {
+    landed_[static_cast<size_t>(unit)] = true;
+    device_.CopyIn(memory.owned_grads, memory.tree->Finish(),
+                   memory.owned.size() * plan_.grad_bytes);
+  }
   if (memory.owned_grads != nullptr) return memory.owned_grads;
   return static_cast<std::byte*>(memory.tree->Finish());
 }
@@ -86,8 +101,8 @@ absl::Status StepExecutor::ReduceShares(const PlannedOp& op) {
     std::byte* at = shares;
     for (const ElementRange& range : shared) {
       std::byte* const here = gradients + (range.begin - owned.begin) * plan_.grad_bytes;
-      const size_t bytes = static_cast<size_t>(range.size() * plan_.grad_bytes);
-      std::memcpy(back ? here : at, back ? at : here, bytes);
+      const int64_t bytes = range.size() * plan_.grad_bytes;
+      device_.CopyWithin(back ? here : at, back ? at : here, bytes);
       at += bytes;
     }
   };

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "kernels/device.h"
 #include "prometheus/registry.h"
 #include "sherd/v1/events.pb.h"
 #include "sherd/v1/layout.pb.h"
@@ -69,6 +70,8 @@ struct TrainerOptions {
   std::string data_root;    // "" : any path
   std::string output_root;  // "" : any path
   int threads = 1;          // compute threads of this rank
+  // Computes instead of these; outlives the trainer, and serves one at a time. Null: none.
+  Accelerator* accelerator = nullptr;
   // What outlives the job is written with these, which outlive the trainer; null: with the real
   // ones.
   FileSystem* files = nullptr;

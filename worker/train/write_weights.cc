@@ -46,7 +46,7 @@ absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    ops.AddSquares(unit.state.master, DType::kF32, unit.owned.size(), squares);
+    ops.AddSquares(unit.worked_on().master, DType::kF32, unit.owned.size(), squares);
   }
   if (squares.nonfinite == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "tests/support/temporary_directory.h"
 #include "worker/agent/agent_state.h"
 
 namespace sherd {
@@ -39,17 +39,10 @@ class Births {
   };
 
   Births() {
-    directory_ = ::testing::TempDir() + "sherd-supervisor-XXXXXX";
-    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
-    path_ = directory_ + "/births";
     EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
     pipe_ = open(path_.c_str(), O_RDWR | O_CLOEXEC);
   }
-  ~Births() {
-    close(pipe_);
-    unlink(path_.c_str());
-    rmdir(directory_.c_str());
-  }
+  ~Births() { close(pipe_); }
 
   const std::string& path() const { return path_; }
 
@@ -75,8 +68,8 @@ class Births {
   }
 
  private:
-  std::string directory_;
-  std::string path_;
+  const TemporaryDirectory scratch_;
+  const std::string path_ = scratch_ / "births";
   std::string text_;
   int pipe_;
 };

@@ -2,8 +2,11 @@
 
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "tests/support/separate_device.h"
 #include "worker/comm/data_link.h"
+#include "worker/comm/staged_communicator.h"
 
 namespace sherd {
 namespace {
@@ -52,6 +55,24 @@ std::string AddressOf(const DataListener& listener, Transport transport) {
 
 std::vector<CommunicatorKind> AllCommunicatorKinds() {
   return {KindOf(Transport::kShm), KindOf(Transport::kTcp)};
+}
+
+std::vector<CommunicatorKind> StagedCommunicatorKinds() {
+  std::vector<CommunicatorKind> kinds = AllCommunicatorKinds();
+  for (CommunicatorKind& kind : kinds) {
+    // One for all members of all groups; it lives as long as the kind. Results may go anywhere.
+    const auto device =
+        std::make_shared<SeparateDevice>(int64_t{1} << 30, SeparateDevice::Sides::kAny);
+    kind.name = absl::StrCat("staged_", kind.name);
+    kind.form = [form = kind.form, device](int size, const GroupOptions& options) {
+      std::vector<std::unique_ptr<Communicator>> members = form(size, options);
+      for (std::unique_ptr<Communicator>& member : members) {
+        member = *StagedCommunicator::Make(std::move(member), *device);
+      }
+      return members;
+    };
+  }
+  return kinds;
 }
 
 void RunRanks(int size, const std::function<void(int rank)>& rank_main) {

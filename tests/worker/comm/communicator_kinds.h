@@ -31,6 +31,8 @@ inline std::ostream& operator<<(std::ostream& out, const CommunicatorKind& kind)
 }
 
 std::vector<CommunicatorKind> AllCommunicatorKinds();
+// These behind a device with memory of its own, "staged_shm", ….
+std::vector<CommunicatorKind> StagedCommunicatorKinds();
 // What the conformance suite runs over: those of the program that links it.
 std::vector<CommunicatorKind> ConformanceKinds();
 

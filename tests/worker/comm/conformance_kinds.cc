@@ -1,7 +1,13 @@
+#include <utility>
+
 #include "communicator_kinds.h"
 
 namespace sherd {
 
-std::vector<CommunicatorKind> ConformanceKinds() { return AllCommunicatorKinds(); }
+std::vector<CommunicatorKind> ConformanceKinds() {
+  std::vector<CommunicatorKind> kinds = AllCommunicatorKinds();
+  for (CommunicatorKind& kind : StagedCommunicatorKinds()) kinds.push_back(std::move(kind));
+  return kinds;
+}
 
 }  // namespace sherd

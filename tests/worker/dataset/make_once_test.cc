@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,27 @@ absl::Status Write(const std::string& path) {
   std::ofstream(path) << "made";
   return absl::OkStatus();
 }
+
+// Makes "file" in a thread of its own, and stops in the middle of it until it may end.
+class SlowMaker {
+ public:
+  explicit SlowMaker(const std::string& directory)
+      : thread_([this, directory] {
+          const auto path = MakeOnce(directory, "file", nullptr, [this](const std::string& at) {
+            begun_.Notify();
+            may_end_.WaitForNotification();
+            return Write(at);
+          });
+          EXPECT_TRUE(path.ok());
+        }) {
+    begun_.WaitForNotification();
+  }
+  ~SlowMaker() { may_end_.Notify(); }
+
+ private:
+  absl::Notification begun_, may_end_;
+  std::jthread thread_;
+};
 
 TEST(MakeOnce, OneOfManyMakesAndAllFind) {
   const TemporaryDirectory scratch;
@@ -64,39 +86,19 @@ TEST(MakeOnce, WhoWaitsTakesOverFromWhoFails) {
 
 TEST(MakeOnce, WaitingEndsWhenItIsStopped) {
   const TemporaryDirectory scratch;
-  absl::Notification begun, may_end;
-  std::jthread makes([&] {
-    const auto path = MakeOnce(scratch.path(), "file", nullptr, [&](const std::string& at) {
-      begun.Notify();
-      may_end.WaitForNotification();
-      return Write(at);
-    });
-    EXPECT_TRUE(path.ok());
-  });
-  begun.WaitForNotification();
+  const SlowMaker maker(scratch.path());
   EXPECT_TRUE(absl::IsAborted(MakeOnce(
                                   scratch.path(), "file", [] { return true; }, &Write)
                                   .status()));
-  may_end.Notify();
 }
 
 // F29: a maker that is frozen keeps its lock.
 TEST(MakeOnce, AMakerThatDoesNotGoOnIsNotWaitedForForEver) {
   const TemporaryDirectory scratch;
-  absl::Notification begun, may_end;
-  std::jthread makes([&] {
-    const auto path = MakeOnce(scratch.path(), "file", nullptr, [&](const std::string& at) {
-      begun.Notify();
-      may_end.WaitForNotification();
-      return Write(at);
-    });
-    EXPECT_TRUE(path.ok());
-  });
-  begun.WaitForNotification();
+  const SlowMaker maker(scratch.path());
   const auto path = MakeOnce(scratch.path(), "file", nullptr, &Write, absl::Milliseconds(1));
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_EQ(ReadFile(scratch / "file"), "made");
-  may_end.Notify();
 }
 
 TEST(MakeOnce, SaysWhyADirectoryCannotBeMade) {

@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/published_weights.h"
 #include "tests/worker/model/model_harness.h"
 #include "tests/worker/tokenizer/tokenizers.h"
-#include "worker/checkpoint/checkpoint.h"
 #include "worker/evaluate/evaluate_command.h"
 
 namespace sherd {
@@ -41,21 +41,8 @@ class EvaluateTest : public testing::Test {
   std::unique_ptr<ModelHarness> Save(const std::string& tokenizer = "bytes") {
     auto model = std::make_unique<ModelHarness>(shape_, 1, shape_.context);
     model->Randomize(5);
-    std::vector<TensorRange> ranges;
-    for (const Unit& unit : model->inventory().units) {
-      for (const Parameter& parameter : unit.parameters) {
-        ranges.push_back({parameter.name, parameter.shape, parameter.slice.columns, 0,
-                          parameter.elements, model->param(parameter.name)});
-      }
-    }
-    const auto files = MakePosixFileSystem();
-    const CheckpointInfo info{"job", 7, 1, shape_, tokenizer};
-    const std::string& directory = options_.weights;
-    EXPECT_TRUE(PrepareStaging(*files, directory, info).ok());
-    const auto shard = WriteShard(*files, StagingDirectory(directory, info), 0, 1, ranges);
-    EXPECT_TRUE(shard.ok());
-    EXPECT_TRUE(
-        PublishCheckpoint(*files, directory, info, WeightsOf(model->inventory()), {*shard}).ok());
+    PublishWeights(options_.weights, {"job", 7, 1, shape_, tokenizer}, model->inventory(),
+                   [&](const Parameter& parameter) { return model->param(parameter.name); });
     return model;
   }
   // The sum of the losses of all ids but the first, sequence after sequence.

@@ -92,6 +92,25 @@ double ModelHarness::Step(const MicroBatch& micro_batch, float scale) {
   return loss;
 }
 
+RandomModel::RandomModel(std::mt19937_64& generator) {
+  const auto draw = [&](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(1, most)(generator);
+  };
+  const bool llama = draw(2) == 1;
+  shape.arch = llama ? Architecture::kLlama : Architecture::kGpt2;
+  shape.layers = draw(5);
+  shape.kv_heads = draw(5);
+  shape.heads = shape.kv_heads * (llama ? draw(3) : 1);
+  shape.hidden = shape.heads * draw(9) * (llama ? 2 : 1);
+  shape.ffn = draw(200);
+  shape.vocab = draw(300);
+  shape.context = draw(20);
+  shape.tie_embeddings = draw(2) == 1;
+  batch = draw(4);
+  tokens = draw(shape.context);
+  kept = static_cast<KeptActivations>(draw(3) - 1);
+}
+
 RandomBatch::RandomBatch(int64_t batch, int64_t tokens, int64_t vocab, uint64_t seed)
     : batch(batch), tokens(tokens) {
   std::mt19937_64 generator(seed);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,16 @@ class ModelHarness {
   std::vector<UnitParams> param_units_;
   std::vector<UnitGrads> grad_units_;
   std::unique_ptr<Model> model_;
+};
+
+// A small model of either architecture, tied or not, and how it is run; all drawn at random.
+struct RandomModel {
+  explicit RandomModel(std::mt19937_64& generator);
+
+  ModelShape shape;
+  int64_t batch = 0;
+  int64_t tokens = 0;
+  KeptActivations kept = KeptActivations::kEverything;
 };
 
 // Tokens and targets drawn at random; some targets count nothing.

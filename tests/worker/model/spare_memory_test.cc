@@ -173,23 +173,9 @@ TEST(SpareMemory, HoldsLogitsAtItsEnd) {
 // F16: what is predicted for activations is what is allocated, wherever gradients leave room.
 TEST(SpareMemory, IsUsedAsThePlanPredicts) {
   std::mt19937_64 generator(13);
-  const auto draw = [&](int64_t most) {
-    return std::uniform_int_distribution<int64_t>(1, most)(generator);
-  };
   for (int i = 0; i < 300; ++i) {
-    const bool llama = draw(2) == 1;
-    ModelShape shape;
-    shape.arch = llama ? Architecture::kLlama : Architecture::kGpt2;
-    shape.layers = draw(5);
-    shape.kv_heads = draw(5);
-    shape.heads = shape.kv_heads * (llama ? draw(3) : 1);
-    shape.hidden = shape.heads * draw(9) * (llama ? 2 : 1);
-    shape.ffn = draw(200);
-    shape.vocab = draw(300);
-    shape.context = draw(20);
-    shape.tie_embeddings = draw(2) == 1;
-    SpareMemoryModels models(shape, draw(4), draw(shape.context),
-                             static_cast<KeptActivations>(draw(3) - 1));
+    const RandomModel drawn(generator);
+    SpareMemoryModels models(drawn.shape, drawn.batch, drawn.tokens, drawn.kept);
     models.ExpectPredicted();
   }
 }

@@ -249,25 +249,9 @@ TEST_P(TransformerTest, RepeatingAStepGivesTheSameBits) {
 // F16: what is predicted for activations is what is allocated, to the byte.
 TEST(ActivationMemory, IsWhatThePlanPredicts) {
   std::mt19937_64 generator(13);
-  const auto draw = [&](int64_t most) {
-    return std::uniform_int_distribution<int64_t>(1, most)(generator);
-  };
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   for (int i = 0; i < 300; ++i) {
-    const bool llama = draw(2) == 1;
-    ModelShape shape;
-    shape.arch = llama ? Architecture::kLlama : Architecture::kGpt2;
-    shape.layers = draw(5);
-    shape.kv_heads = draw(5);
-    shape.heads = shape.kv_heads * (llama ? draw(3) : 1);
-    shape.hidden = shape.heads * draw(9) * (llama ? 2 : 1);
-    shape.ffn = draw(200);
-    shape.vocab = draw(300);
-    shape.context = draw(20);
-    shape.tie_embeddings = draw(2) == 1;
-    const int64_t batch = draw(4);
-    const int64_t tokens = draw(shape.context);
-    const auto kept = static_cast<KeptActivations>(draw(3) - 1);
+    const auto [shape, batch, tokens, kept] = RandomModel(generator);
     MemoryMeter meter;
     const auto model = MakeModel(shape, BuildInventory(shape), batch, tokens, kept, *ops, meter);
     ASSERT_EQ(meter.peak_total(), meter.current(Pool::kActivations));

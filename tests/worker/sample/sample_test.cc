@@ -18,6 +18,7 @@
 
 #include "common/utf8.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/worker/checkpoint/published_weights.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/save.h"
 #include "worker/checkpoint/training_state.h"
@@ -44,25 +45,15 @@ class SampleTest : public testing::Test {
 
   // Of a positive `stddev`, matrices have that instead of their usual one.
   void SaveWeights(const std::string& tokenizer, double stddev = 0) {
-    const Inventory inventory = BuildInventory(shape_);
-    std::vector<std::vector<float>> values;
-    std::vector<TensorRange> ranges;
-    for (const Unit& unit : inventory.units) {
-      for (const Parameter& parameter : unit.parameters) {
-        std::vector<float>& tensor = values.emplace_back(parameter.elements);
-        Parameter drawn = parameter;
-        if (stddev > 0) drawn.init.stddev = stddev;
-        InitializeRange(drawn, 1, 0, parameter.elements, tensor.data());
-        ranges.push_back({parameter.name, parameter.shape, parameter.slice.columns, 0,
-                          parameter.elements, tensor.data()});
-      }
-    }
-    const auto files = MakePosixFileSystem();
-    const CheckpointInfo info{"job", 1, 1, shape_, tokenizer};
-    ASSERT_TRUE(PrepareStaging(*files, directory_, info).ok());
-    const auto shard = WriteShard(*files, StagingDirectory(directory_, info), 0, 1, ranges);
-    ASSERT_TRUE(shard.ok());
-    ASSERT_TRUE(PublishCheckpoint(*files, directory_, info, WeightsOf(inventory), {*shard}).ok());
+    std::deque<std::vector<float>> values;
+    PublishWeights(directory_, {"job", 1, 1, shape_, tokenizer}, BuildInventory(shape_),
+                   [&](const Parameter& parameter) {
+                     std::vector<float>& tensor = values.emplace_back(parameter.elements);
+                     Parameter drawn = parameter;
+                     if (stddev > 0) drawn.init.stddev = stddev;
+                     InitializeRange(drawn, 1, 0, parameter.elements, tensor.data());
+                     return tensor.data();
+                   });
   }
 
   // A training checkpoint of step 7 with the weights of SaveWeights.

@@ -209,6 +209,9 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
     } else if (epoch.restore.step > 0) {
       *assignment.mutable_restore() = RestoreOf(spec, world, rank, worker, epoch);
     }
+    if (!epoch.accelerators.empty()) {
+      options.accelerator = epoch.accelerators[static_cast<size_t>(rank)];
+    }
     ranks_.push_back(std::make_unique<Rank>());
     ranks_.back()->trainer =
         Trainer::Make(assignment, options, *worker.listener, worker.holdings, registry_);

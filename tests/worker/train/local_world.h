@@ -79,6 +79,8 @@ struct LocalEpoch {
   std::optional<v1::Trial> trial = {};
   // How the version to restore is cut, if not as the job is now.
   std::optional<v1::ParallelSpec> restore_layout = {};
+  // By rank: what computes; none: the processor. They outlive the world.
+  std::vector<Accelerator*> accelerators = {};
 };
 
 // What an epoch's workers know.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/find.h"
 
@@ -40,6 +42,36 @@ void ExpectExactLedgers(const std::vector<RankRecord>& ranks, const std::string&
     }
     for (const auto& [op, line] : ledger.wire()) ExpectExact(line, what + " " + op);
     for (const auto& [group, line] : ledger.wire_by_group()) ExpectExact(line, what + " " + group);
+  }
+}
+
+RunOutcome OutcomeOf(const std::vector<RankRecord>& ranks) {
+  RunOutcome outcome;
+  bool ended_well = true;
+  for (const RankRecord& rank : ranks) {
+    EXPECT_TRUE(rank.result.status.ok()) << rank.result.status << " " << rank.result.operation;
+    ended_well = ended_well && rank.result.status.ok();
+  }
+  for (const v1::StepReport& step : ranks[0].steps) {
+    outcome.curve.push_back(step.loss());
+    outcome.curve.push_back(step.grad_norm());
+  }
+  for (const v1::EvalReport& eval : ranks[0].evals) outcome.curve.push_back(eval.loss());
+  if (ended_well) outcome.weights = ReadWeights(ranks[0].result.weights_path);
+  return outcome;
+}
+
+void ExpectSameBits(const RunOutcome& ours, const RunOutcome& theirs, const std::string& what) {
+  const auto same = [](const auto& a, const auto& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+  };
+  EXPECT_FALSE(theirs.weights.empty()) << what;
+  EXPECT_TRUE(same(ours.curve, theirs.curve)) << what << ": the curves differ";
+  ASSERT_EQ(ours.weights.size(), theirs.weights.size()) << what;
+  for (const auto& [name, values] : theirs.weights) {
+    const auto known = ours.weights.find(name);
+    ASSERT_NE(known, ours.weights.end()) << what << " " << name;
+    EXPECT_TRUE(same(known->second, values)) << what << ": " << name << " differs";
   }
 }
 

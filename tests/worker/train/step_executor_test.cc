@@ -314,8 +314,9 @@ Observed TwoSteps(const v1::JobSpec& spec, int rank, int degree, const Figures& 
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   TouchingModel model(plan, static_cast<LateCommunicator&>(mesh.sharers()), made_up);
   NoText text;
+  HostDevice device;
   StepExecutor executor(plan, spec, *ops, model, /*tensor=*/nullptr, mesh, memory, commits, text,
-                        meter);
+                        meter, device);
   std::vector<double> norms;
   double first_moment = 0;
   for (const int64_t step : {1, 2}) {

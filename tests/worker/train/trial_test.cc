@@ -12,10 +12,12 @@
 
 #include "absl/status/status.h"
 #include "plan/ledger.h"
+#include "plan/peer_addresses.h"
 #include "plan/probe_cost.h"
 #include "tests/support/jobs.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
+#include "worker/train/probe.h"
 #include "worker/train/process_memory.h"
 
 namespace sherd::testing {
@@ -152,6 +154,30 @@ TEST_F(TrialTest, AProbeOfGroupsThatCannotBeIsRefused) {
     ++refused;
   }
   EXPECT_GT(refused, 0);
+}
+
+// F21: of a group that does not come about the rank of the world is named that is why.
+TEST_F(TrialTest, AProbeBlamesWhoseProcessIsGone) {
+  LocalWorkers workers = MakeWorkers(4);
+  v1::Assignment assignment;
+  assignment.set_job_id("job-1");
+  assignment.set_world(4);
+  assignment.set_rank(2);
+  *assignment.mutable_spec() = Job("ddp");
+  *assignment.mutable_trial() = Probe(4);
+  std::string previous;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string address = workers[static_cast<size_t>(rank)]->listener->address();
+    AppendPeer(rank, address, previous, *assignment.mutable_peers());
+    previous = address;
+  }
+  workers[3].reset();
+  MachineProbe probe(assignment, 1, *workers[2]->listener);
+  FormationAbort abort;
+  const absl::Status status = probe.Run(abort, [] {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ranks 2, 3 of the job"));
+  EXPECT_EQ(probe.lost_peer(), 3);
 }
 
 // F29

@@ -32,9 +32,9 @@ NcclCommunicator::NcclCommunicator(NcclEpoch& epoch, int rank, std::vector<Membe
       stream_(std::move(device.stream)),
       cleared_(std::move(device.cleared)),
       operations_(rank, std::move(members),
-                  {.operation_timeout = operation_timeout, .first_sequence = 0, .on_end = [this] {
-                     epoch_.Abort(operations_.status());
-                   }}) {
+                  {.operation_timeout = operation_timeout,
+                   .first_sequence = 0,
+                   .on_end = [this](const absl::Status& error) { epoch_.Abort(error); }}) {
   SHERD_CHECK(options.piece_bytes > 0 && options.piece_bytes % 4 == 0);
   listener_ =
       epoch_.Listen([this](const absl::Status& reason) { operations_.Abort(reason.message()); });
@@ -104,19 +104,19 @@ Ticket NcclCommunicator::EnqueueOp(const OpDescriptor& op, const WireCount& sent
 absl::Status NcclCommunicator::OnDevice(const OpDescriptor& op, const Moments& moments,
                                         const Body& body, WireCount& moved) {
   // Nothing is put behind what the caller computes: it could not be taken back by an abort.
-  absl::Status status =
-      AwaitPassed({op, Deadline(operation_timeout_)}, *moments.inputs, "what comes before it");
+  const Run before{op, Deadline(operation_timeout_), operation_timeout_};
+  absl::Status status = AwaitPassed(before, *moments.inputs, "what comes before it");
   if (!status.ok()) return Explain(op, status);
   const NcclEpoch::InFlight in_flight(epoch_);
   // A member whose device hangs before the operation is the first to be late, and says so.
-  const Run run{op, Deadline(operation_timeout_ + kReasonPatience)};
+  const Run run{op, Deadline(operation_timeout_ + kReasonPatience), operation_timeout_};
   stream_->Record(*moments.begin);
   status = body(run);
   if (status.ok()) {
     stream_->Record(*moments.end);
     status = AwaitPassed(run, *moments.end, "it, though all ranks have come,");
   }
-  if (!status.ok()) return EndInFlight(op, status, *moments.end);
+  if (!status.ok()) return EndInFlight(Explain(op, status), *moments.end);
   moved.seconds = epoch_.device().Seconds(*moments.begin, *moments.end);
   return absl::OkStatus();
 }
@@ -150,7 +150,7 @@ absl::Status NcclCommunicator::AwaitPassed(const Run& run, const DeviceEvent& ev
     if (run.deadline.passed()) {
       return absl::DeadlineExceededError(absl::StrCat(Describe(run.op), ": rank ", rank_,
                                                       "'s device did not finish ", what, " within ",
-                                                      absl::FormatDuration(operation_timeout_)));
+                                                      absl::FormatDuration(run.patience)));
     }
   }
 }
@@ -163,9 +163,8 @@ absl::Status NcclCommunicator::Explain(const OpDescriptor& op, const absl::Statu
                       absl::StrCat(Describe(op), " on rank ", rank_, ": ", error.message()));
 }
 
-absl::Status NcclCommunicator::EndInFlight(const OpDescriptor& op, const absl::Status& error,
-                                           DeviceEvent& end) {
-  operations_.Fail(Explain(op, error));
+absl::Status NcclCommunicator::EndInFlight(const absl::Status& error, DeviceEvent& end) {
+  operations_.Fail(error);
   epoch_.AwaitAborted();
   // NCCL's kernels end with the abort; buffers are the caller's again when what is behind them on
   // the stream has ended too. Should that hang, the epoch ends the process.

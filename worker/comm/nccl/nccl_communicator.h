@@ -93,6 +93,7 @@ class NcclCommunicator final : public Communicator {
   struct Run {
     const OpDescriptor& op;
     Deadline deadline;
+    absl::Duration patience;  // that the deadline gives, as errors tell
   };
   using Body = std::function<absl::Status(const Run& run)>;
   // The calls of one group.
@@ -109,6 +110,7 @@ class NcclCommunicator final : public Communicator {
   // On the queue's thread, once all greetings are there.
   absl::Status JoinGroup(const std::vector<Greeting>& greetings, const std::string& name,
                          const Deadline& deadline);
+  absl::Status ClearArena(const Deadline& deadline);
 
   // nccl_communicator.cc
   void CheckInArena(const void* data, int64_t bytes) const;
@@ -119,8 +121,9 @@ class NcclCommunicator final : public Communicator {
   // The following run on the queue's thread.
   absl::Status OnDevice(const OpDescriptor& op, const Moments& moments, const Body& body,
                         WireCount& moved);
-  // Ends the epoch, unless it has ended, and returns when the device is done with the operation.
-  absl::Status EndInFlight(const OpDescriptor& op, const absl::Status& error, DeviceEvent& end);
+  // Ends the epoch, unless it has ended, and returns when the device is done with what is under
+  // way.
+  absl::Status EndInFlight(const absl::Status& error, DeviceEvent& end);
   absl::Status Launch(const Run& run, Calls calls);
   // `what`: what the device is late with when the run's deadline passes.
   absl::Status AwaitPassed(const Run& run, const DeviceEvent& event, absl::string_view what);

@@ -63,19 +63,27 @@ absl::Status NcclCommunicator::JoinGroup(const std::vector<Greeting>& greetings,
     SHERD_RETURN_IF_ERROR(epoch_.device().BindThread());
     SHERD_ASSIGN_OR_RETURN(comm_,
                            epoch_.Join(greetings[0].id, size(), rank_, name, deadline, patience()));
-    SHERD_RETURN_IF_ERROR(memory_.Register(comm_, deadline));
-    stream_->Clear(memory_.arena(), memory_.arena_bytes());
-    stream_->Record(*cleared_);
-    const OpDescriptor clear{.collective = Collective::kExchange};
-    return AwaitPassed({clear, deadline}, *cleared_, "clearing the arena");
+    return memory_.Register(comm_, deadline);
   };
-  const absl::Status status = join();
+  absl::Status status = join();
+  const NcclEpoch::InFlight in_flight(epoch_);
+  if (status.ok()) status = ClearArena(deadline);
+  if (status.ok()) return status;
   const bool of_nccl =
       absl::IsInternal(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-  if (!of_nccl) return status;
-  SHERD_RETURN_IF_ERROR(operations_.status());
-  return absl::Status(status.code(), absl::StrCat("rank ", rank_, " could not join ", name,
-                                                  " over NCCL: ", status.message()));
+  if (of_nccl) {
+    status = absl::Status(status.code(), absl::StrCat("rank ", rank_, " could not join ", name,
+                                                      " over NCCL: ", status.message()));
+  }
+  // Memory does not go while the device may still clear it.
+  return EndInFlight(status, *cleared_);
+}
+
+absl::Status NcclCommunicator::ClearArena(const Deadline& deadline) {
+  stream_->Clear(memory_.arena(), memory_.arena_bytes());
+  stream_->Record(*cleared_);
+  const OpDescriptor clear{.collective = Collective::kExchange};
+  return AwaitPassed({clear, deadline, deadline.left()}, *cleared_, "clearing the arena");
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> FormNcclCommunicator(

@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr absl::Duration kEndsWithin = absl::Milliseconds(500);
 
@@ -128,6 +129,26 @@ TEST(NcclFormation, AnInitThatHangsEndsAtTheDeadlineAndItsProcessWithIt) {
     EXPECT_LT(ended[rank] - start, absl::Milliseconds(300) + kEndsWithin);
   }
   EXPECT_EQ(ranks.exit(0) + ranks.exit(2), "");
+}
+
+// F36: nor does a device that never clears the arena keep its process.
+TEST(NcclFormation, ADeviceThatHangsEndsAtTheDeadlineAndItsProcessWithIt) {
+  NcclRanks ranks(2);
+  ranks.form().form_timeout = absl::Milliseconds(300);
+  absl::Notification released;
+  ranks.device(1).BeginStreamsWith([&] { released.WaitForNotification(); });
+  std::vector<NcclRanks::Formed> formed;
+  std::thread forming([&] { formed = ranks.FormAll("data:0"); });
+  EXPECT_TRUE(ranks.AwaitExit(1, absl::Seconds(10)));
+  EXPECT_THAT(ranks.exit(1), HasSubstr("work on the device goes on"));
+  released.Notify();
+  forming.join();
+  EXPECT_EQ(formed[1].status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(formed[1].status().message()),
+              AllOf(HasSubstr("rank 1 could not join data:0 of epoch 5 over NCCL"),
+                    HasSubstr("device did not finish clearing the arena within"),
+                    Not(HasSubstr("within 1m"))));
+  EXPECT_EQ(ranks.exit(0), "");
 }
 
 TEST(NcclFormation, AbortEndsTheFormationOfAll) {

@@ -91,6 +91,7 @@ int ThreadDevice::bound_threads() {
 absl::StatusOr<std::unique_ptr<DeviceStream>> ThreadDevice::NewStream() {
   auto stream = std::make_unique<ThreadStream>();
   last_stream_ = stream.get();
+  if (first_work_ != nullptr) stream->Enqueue(first_work_);
   return stream;
 }
 

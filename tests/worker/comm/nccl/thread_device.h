@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -67,6 +68,8 @@ class ThreadDevice final : public StreamDevice {
   double Seconds(const DeviceEvent& begin, const DeviceEvent& end) override;
 
   int bound_threads() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Streams made from now on do this first.
+  void BeginStreamsWith(std::function<void()> work) { first_work_ = std::move(work); }
   // The stream that was made last.
   ThreadStream& last_stream() { return *last_stream_; }
 
@@ -75,6 +78,7 @@ class ThreadDevice final : public StreamDevice {
   absl::Mutex mutex_;
   std::set<std::thread::id> bound_ ABSL_GUARDED_BY(mutex_);
   ThreadStream* last_stream_ = nullptr;
+  std::function<void()> first_work_;
 };
 
 }  // namespace sherd

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "kernels/memory.h"
+#include "kernels/ops.h"
+
+namespace sherd {
+
+// A moment of a device's computation, to be waited for from any thread.
+class DeviceMark {
+ public:
+  virtual ~DeviceMark() = default;
+  // Returns when everything that was enqueued before the mark is done. Errors of Device::status.
+  virtual absl::Status Await() = 0;
+};
+
+// What computes. Work is enqueued in the order of calls, on the compute stream, and done later;
+// what fails is remembered, and nothing is done after it: see status(). Pointers to the device's
+// memory mean nothing to the host, unless it is the host's own.
+//
+// Calls come from one thread, but for Fetch, Deliver, status and a mark's Await: from any.
+class Device {
+ public:
+  virtual ~Device() = default;
+  // "cpu", "cuda:0".
+  virtual absl::string_view name() const = 0;
+  // Of the device; null: its memory is the host's.
+  virtual MemorySource* memory() = 0;
+  bool has_own_memory() { return memory() != nullptr; }
+
+  // From the host, whose memory may be reused on return; to the host, when they return what was
+  // enqueued before is done; within the device. Where memory is the host's, `to` may be `from`.
+  virtual void CopyIn(void* to, const void* from, int64_t bytes) = 0;
+  virtual void CopyOut(void* to, const void* from, int64_t bytes) = 0;
+  virtual void CopyWithin(void* to, const void* from, int64_t bytes) = 0;
+
+  // Waits for all that is enqueued. Errors as status.
+  virtual absl::Status Synchronize() = 0;
+  virtual std::shared_ptr<DeviceMark> Mark() = 0;
+  // Copies to and from the host beside the computation, on the communication stream; they return
+  // when it is done. What the computation has to do with that memory is the caller's to order.
+  virtual absl::Status Fetch(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status Deliver(void* to, const void* from, int64_t bytes) = 0;
+
+  // OK until the first failure, then that: kResourceExhausted when memory did not suffice, naming
+  // the pool, the request and what holds most; kInternal with the call and what the driver says.
+  virtual absl::Status status() const = 0;
+};
+
+// What a job needs of a device's ops.
+struct DeviceOpsOptions {
+  // Counts what ops work in (Pool::kScratch).
+  MemoryMeter* meter = nullptr;
+  // Operands of products are rounded to bf16 first; else all of them is fp32.
+  bool bf16 = false;
+};
+
+// A device with memory of its own. It serves one job after another.
+class Accelerator : public Device {
+ public:
+  // Makes room for a job that will hold so much, in one piece; what is left of earlier ones goes
+  // first. Less is taken when there is less: a request that does not fit then says so.
+  virtual void Reserve(int64_t bytes) = 0;
+  // Enqueues on the compute stream. References of losses and sums are the host's, and are there on
+  // return. The device and the meter outlive it; one at a time.
+  virtual std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) = 0;
+  // "NVIDIA H200".
+  virtual absl::string_view model() const = 0;
+  // In bytes: all, and what nobody holds.
+  virtual int64_t memory_bytes() const = 0;
+  virtual int64_t free_bytes() const = 0;
+  // What bits depend on beside this build's host part.
+  virtual absl::string_view numerics_fingerprint() const = 0;
+};
+
+// The processor: everything is done at once.
+class HostDevice final : public Device {
+ public:
+  absl::string_view name() const override { return "cpu"; }
+  MemorySource* memory() override { return nullptr; }
+  void CopyIn(void* to, const void* from, int64_t bytes) override { CopyWithin(to, from, bytes); }
+  void CopyOut(void* to, const void* from, int64_t bytes) override { CopyWithin(to, from, bytes); }
+  void CopyWithin(void* to, const void* from, int64_t bytes) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  std::shared_ptr<DeviceMark> Mark() override;
+  absl::Status Fetch(void* to, const void* from, int64_t bytes) override;
+  absl::Status Deliver(void* to, const void* from, int64_t bytes) override;
+  absl::Status status() const override { return absl::OkStatus(); }
+};
+
+}  // namespace sherd

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Builds the CPU image from deploy/docker/Dockerfile by buildah, with no registry: what the Dockerfile starts from is
+# made of Debian's archive. Needs root, buildah and mmdebstrap (scripts/packages-check.txt).
+#   scripts/build_image.sh [--programs DIR] [--output FILE]
+# --programs: takes the programs of DIR (build/release/bin) in place of the stage that compiles them, within minutes.
+# --output: writes the image to FILE for `docker load`, `podman load`, `ctr image import`.
+# The image stays in build/image; its name, sherd:VERSION, is printed. Exit code 77: this machine cannot build images.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+programs=() output=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --programs)
+      for name in sherd sherd-coordinator sherd-worker; do programs+=("$(realpath "${2:?no DIR}")/$name"); done ;;
+    --output) output=$(realpath "${2:?no FILE}") ;;
+    *) echo "usage: scripts/build_image.sh [--programs DIR] [--output FILE]" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+[ "$(id -u)" = 0 ] || { echo "build_image: only root can make a root file system" >&2; exit 77; }
+for tool in buildah mmdebstrap; do
+  command -v "$tool" >/dev/null || { echo "build_image: no $tool: scripts/setup.sh --checks brings it" >&2; exit 77; }
+done
+
+work=$PWD/build/image
+mkdir -p "$work"
+store=(--storage-driver vfs --root "$work/storage" --runroot "$work/run")
+stage() { echo "build_image: $1 (${SECONDS}s)" >&2; }
+# The time of the image and of all files in it, so that equal programs and packages give an equal image.
+version=$(sed -n 's/^project(sherd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+revision=$(git rev-parse HEAD)
+moment=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/docker scripts/build_image.sh scripts/packages-runtime.txt)}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Debian with its security updates, and without the pages that debian:12-slim leaves out too. Made again after a week.
+debian=docker.io/library/debian:12
+if [ -z "$(find "$work/debian" -mtime -7 2>/dev/null)" ] ||
+  ! buildah "${store[@]}" inspect --type image "$debian-slim" >/dev/null 2>&1; then
+  stage "Debian 12 from its archive"
+  leave=()
+  for path in 'exclude=/usr/share/doc/*' 'include=/usr/share/doc/*/copyright' 'exclude=/usr/share/man/*' \
+    'exclude=/usr/share/info/*' 'exclude=/usr/share/locale/*'; do leave+=("--dpkgopt=path-$path"); done
+  # usr-is-merged: else apt takes usrmerge, which brings all of Perl. resolv.conf, hostname: this machine's.
+  SOURCE_DATE_EPOCH=$moment mmdebstrap --quiet --mode=root --variant=minbase --dpkgopt=force-unsafe-io "${leave[@]}" \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --include=usr-is-merged --aptopt='Acquire::Retries "3"' \
+    --customize-hook='rm "$1/etc/resolv.conf" "$1/etc/hostname"' bookworm "$scratch/debian.tar" >"$work/log" 2>&1 ||
+    { cat "$work/log" >&2; exit 1; }
+  printf 'FROM scratch\nADD debian.tar /\nCMD ["bash"]\n' > "$scratch/Dockerfile"
+  buildah "${store[@]}" bud -q --timestamp "$moment" -t "$debian" -t "$debian-slim" "$scratch" >/dev/null
+  rm "$scratch/debian.tar"
+  touch "$work/debian"
+fi
+
+options=(--isolation chroot --layers --pull-never --timestamp "$moment"
+  --build-arg "VERSION=$version" --build-arg "REVISION=$revision"
+  --label "org.opencontainers.image.base.name=debian:bookworm")
+if [ ${#programs[@]} -gt 0 ]; then
+  stage "the image, with programs that were built before"
+  install -D -s -t "$scratch/programs/out" "${programs[@]}"
+  # In place of the stage `build`, which is then not run.
+  options+=(--build-context "build=$scratch/programs")
+else
+  stage "the image, with programs compiled in it"
+fi
+buildah "${store[@]}" bud "${options[@]}" -f deploy/docker/Dockerfile -t "sherd:$version" . > "$work/log" 2>&1 ||
+  { cat "$work/log" >&2; exit 1; }
+# What the image of this name was before.
+buildah "${store[@]}" rmi --prune >/dev/null
+if [ -n "$output" ]; then
+  rm -f "$output"
+  buildah "${store[@]}" push -q "sherd:$version" "docker-archive:$output:sherd:$version"
+fi
+size=$(buildah "${store[@]}" images --format '{{.Size}}' "sherd:$version")
+stage "sherd:$version of revision ${revision:0:12}, $size"
+echo "sherd:$version"

@@ -1,0 +1,134 @@
+#include "tests/support/separate_device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "kernels/cpu/cpu_ops.h"
+
+namespace sherd {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+}  // namespace
+
+class SeparateDevice::StatusMark final : public DeviceMark {
+ public:
+  explicit StatusMark(const SeparateDevice& device) : device_(device) {}
+  absl::Status Await() override { return device_.status(); }
+
+ private:
+  const SeparateDevice& device_;
+};
+
+SeparateDevice::~SeparateDevice() { SHERD_CHECK(used_bytes() == 0); }
+
+void SeparateDevice::Fail(const absl::Status& error) {
+  absl::MutexLock lock(&mutex_);
+  if (status_.ok()) status_ = error;
+}
+
+int64_t SeparateDevice::used_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return used_;
+}
+
+int64_t SeparateDevice::bytes_in() const {
+  absl::MutexLock lock(&mutex_);
+  return in_;
+}
+
+int64_t SeparateDevice::bytes_out() const {
+  absl::MutexLock lock(&mutex_);
+  return out_;
+}
+
+std::unique_ptr<Ops> SeparateDevice::MakeOps(const DeviceOpsOptions& options) {
+  return MakeCpuOps(1, *options.meter);
+}
+
+bool SeparateDevice::Holds(const void* begin, int64_t bytes) const {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  auto piece = pieces_.upper_bound(first);
+  if (piece == pieces_.begin()) return false;
+  --piece;
+  return first + bytes <= piece->first + piece->second;
+}
+
+void SeparateDevice::CheckSides(const void* device, const void* host, int64_t bytes) const {
+  if (bytes == 0 || sides_ == Sides::kAny) return;
+  SHERD_CHECK(Holds(device, bytes));
+  SHERD_CHECK(!Holds(host, 1));
+}
+
+void SeparateDevice::CopyIn(void* to, const void* from, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (!status_.ok()) return;
+  CheckSides(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  in_ += bytes;
+}
+
+void SeparateDevice::CopyOut(void* to, const void* from, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (!status_.ok()) return;
+  CheckSides(from, to, bytes);
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  out_ += bytes;
+}
+
+void SeparateDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (!status_.ok() || to == from || bytes == 0) return;
+  SHERD_CHECK(Holds(to, bytes) && Holds(from, bytes));
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+std::shared_ptr<DeviceMark> SeparateDevice::Mark() { return std::make_shared<StatusMark>(*this); }
+
+absl::Status SeparateDevice::Fetch(void* to, const void* from, int64_t bytes) {
+  CopyOut(to, from, bytes);
+  return status();
+}
+
+absl::Status SeparateDevice::Deliver(void* to, const void* from, int64_t bytes) {
+  CopyIn(to, from, bytes);
+  return status();
+}
+
+absl::Status SeparateDevice::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+std::byte* SeparateDevice::Take(Pool pool, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (bytes == 0 || !status_.ok()) return nullptr;
+  if (used_ + bytes > bytes_) {
+    status_ = absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": ", bytes, " bytes for ", NameOf(pool), " cannot be had"));
+    return nullptr;
+  }
+  const int64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto* const piece =
+      static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<size_t>(whole)));
+  SHERD_CHECK(piece != nullptr);
+  std::memset(piece, 0, static_cast<size_t>(whole));
+  pieces_.emplace(piece, bytes);
+  used_ += bytes;
+  return piece;
+}
+
+void SeparateDevice::Give(std::byte* memory) {
+  if (memory == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  const auto piece = pieces_.find(memory);
+  SHERD_CHECK(piece != pieces_.end());
+  used_ -= piece->second;
+  pieces_.erase(piece);
+  std::free(memory);
+}
+
+}  // namespace sherd

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "kernels/device.h"
+#include "sherd/v1/events.pb.h"
+
+namespace sherd {
+
+// Reserves in one piece what a rank is predicted to hold of the device. kResourceExhausted, with
+// the largest pools and what the device has, when that cannot fit.
+absl::Status PlanDeviceMemory(const v1::RankLedger& predicted, Accelerator& device);
+
+}  // namespace sherd
