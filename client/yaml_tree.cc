@@ -22,6 +22,10 @@ constexpr size_t kMaxNodes = 50'000;
 // A mapping's keys are compared pairwise.
 constexpr size_t kMaxKeys = 200;
 
+constexpr char kNoAliases[] =
+    "aliases (*name) are not allowed in a job file; write the value out, and put a pattern in "
+    "quotes, as in '*.txt'";
+
 // Builds the tree from the parser's events; keeps the first thing that is wrong.
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -36,10 +40,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Refuse(
-        mark,
-        "aliases (*name) are not allowed in a job file; write the value out, and put a pattern in "
-        "quotes, as in '*.txt'");
+    Refuse(mark, kNoAliases);
     YamlNode node;
     node.line = mark.line + 1;
     Attach(std::move(node));
@@ -184,7 +185,10 @@ bool ParseYaml(absl::string_view text, YamlNode& root, YamlError& error) {
     }
   } catch (const YAML::Exception& exception) {
     if (!builder.error()) {
-      error = {std::max(1, exception.mark.line + 1), absl::StrCat("not YAML: ", exception.msg)};
+      // A pattern without quotes reads as an alias of something that is not there.
+      const bool alias = exception.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR;
+      error = {std::max(1, exception.mark.line + 1),
+               alias ? std::string(kNoAliases) : absl::StrCat("not YAML: ", exception.msg)};
       return false;
     }
   }
