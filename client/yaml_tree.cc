@@ -5,8 +5,10 @@
 #include <exception>
 #include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/utf8.h"
 #include "yaml-cpp/eventhandler.h"
@@ -185,8 +187,8 @@ bool ParseYaml(absl::string_view text, YamlNode& root, YamlError& error) {
     }
   } catch (const YAML::Exception& exception) {
     if (!builder.error()) {
-      // A pattern without quotes reads as an alias of something that is not there.
-      const bool alias = exception.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR;
+      // The parser has looked for the anchor of what may be meant as a pattern.
+      const bool alias = absl::StartsWith(exception.msg, YAML::ErrorMsg::UNKNOWN_ANCHOR);
       error = {std::max(1, exception.mark.line + 1),
                alias ? std::string(kNoAliases) : absl::StrCat("not YAML: ", exception.msg)};
       return false;
