@@ -60,7 +60,9 @@ fi
 
 options=(--isolation chroot --layers --pull-never --timestamp "$moment"
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision"
-  --label "org.opencontainers.image.base.name=debian:bookworm")
+  --label "org.opencontainers.image.base.name=debian:bookworm"
+  # What the Dockerfile says too: its layers may come out of the cache with those of an earlier commit.
+  --label "org.opencontainers.image.revision=$revision" --label "org.opencontainers.image.version=$version")
 if [ ${#programs[@]} -gt 0 ]; then
   stage "the image, with programs that were built before"
   install -D -s -t "$scratch/programs/out" "${programs[@]}"
