@@ -185,12 +185,6 @@ void FormEpoch(Transition& transition, JobRecord& job, const std::vector<WorkerI
   std::erase(transition.state().queue, job.id);
   job.waiting = Waiting::kNone;
   RememberCause(job);
-  if (job.told_epoch > job.epoch) {
-    transition.Tell(job, absl::StrCat("workers were in epoch ", job.told_epoch.value(),
-                                      " of the job, and the coordinator's log, which is older, "
-                                      "ends with epoch ",
-                                      job.epoch.value()));
-  }
   // No number is given twice, not even one that only workers remember.
   job.epoch = Epoch(std::max(job.epoch, job.told_epoch).value() + 1);
   NoteEpoch(job);

@@ -187,7 +187,15 @@ bool WorksFor(const JobRecord& job, const WorkerState& worker) {
 // of is over, and the next epoch comes after both; it is made of what everybody says who may hold
 // something.
 void GoBeyond(Transition& transition, JobRecord& job, const WorkerState& worker, Epoch epoch) {
-  job.told_epoch = std::max(job.told_epoch, epoch);
+  // At once: the job may end before it forms an epoch of its own.
+  if (epoch > job.told_epoch) {
+    job.told_epoch = epoch;
+    transition.Tell(job, absl::StrCat("worker ", worker.id.value(), " says that it works in epoch ",
+                                      epoch.value(),
+                                      " of the job; the coordinator's log, which is older, "
+                                      "ends with epoch ",
+                                      job.epoch.value()));
+  }
   const bool stranger = !WorksFor(job, worker);
   // It answers when it is released.
   AwaitAnswer(job, worker);

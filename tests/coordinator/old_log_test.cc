@@ -77,6 +77,10 @@ TEST(OlderLog, TheJobGoesOnAfterWhatItsWorkersHoldInAnEpochOfItsOwn) {
   EXPECT_THAT(scenario.job(id).reason,
               HasSubstr("worker w0 works in epoch 4 of the job, and the coordinator's log, which "
                         "is older, ends with epoch 1"));
+  ASSERT_TRUE(scenario.Feed().front().has_log());
+  EXPECT_THAT(scenario.Feed().front().log().text(),
+              HasSubstr("worker w0 says that it works in epoch 4 of the job; the coordinator's "
+                        "log, which is older, ends with epoch 1"));
   // Both for what the log knows and for what it does not.
   EXPECT_THAT(scenario.Aborted(), ElementsAre("w0", "w1"));
   EXPECT_EQ(scenario.worker("w0").seat, (Seat{id, Epoch(4), 0}));
@@ -90,9 +94,6 @@ TEST(OlderLog, TheJobGoesOnAfterWhatItsWorkersHoldInAnEpochOfItsOwn) {
   const JobRecord& job = scenario.job(id);
   ASSERT_EQ(job.state, v1::JOB_STATE_FORMING);
   EXPECT_EQ(job.epoch, Epoch(5));
-  EXPECT_THAT(scenario.Feed().front().log().text(),
-              HasSubstr("workers were in epoch 4 of the job, and the coordinator's log, which is "
-                        "older, ends with epoch 1"));
   EXPECT_THAT(scenario.WorkersOf(id), ElementsAre("w0", "w2"));
   EXPECT_EQ(job.restore.step, 70);
   EXPECT_EQ(*job.restore.version, (Version{4, 2, 70}));
@@ -222,6 +223,30 @@ TEST(OlderLog, StrangersAreAskedWhenTheEpochThatItKnowsEnds) {
   ASSERT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);
   EXPECT_EQ(scenario.job(id).epoch, Epoch(5));
   EXPECT_EQ(scenario.job(id).restore.step, 70);
+}
+
+// Whoever comes first, and also when the job never forms an epoch of its own again.
+TEST(OlderLog, WhatTheLogDoesNotKnowIsSaidOnceAndAtOnce) {
+  Scenario scenario;
+  const JobId id = RunTwo(scenario);
+  std::vector<std::string> said;
+  const auto listen = [&](v1::DurableEvent event) {
+    scenario.Do(std::move(event));
+    for (const v1::JobEvent& entry : scenario.Feed()) {
+      if (entry.has_log() && entry.log().text().find("epoch 4") != std::string::npos) {
+        said.push_back(entry.log().text());
+      }
+    }
+  };
+  // It has no part in the epoch that the log knows, and ends nothing.
+  listen(Claims("x0", id.value(), 4, 1));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(said, SizeIs(1));
+  listen(Claims("w0", id.value(), 4, 0));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
+  listen(CancelRequest(id));
+  EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_CANCELLED);
+  EXPECT_THAT(said, ElementsAre(HasSubstr("worker x0 says that it works in epoch 4 of the job")));
 }
 
 TEST(OlderLog, NumbersThatNoJobReachesAreLies) {
