@@ -28,12 +28,15 @@ store=(--storage-driver vfs --root "$work/storage" --runroot "$work/run")
 stage() { echo "build_image: $1 (${SECONDS}s)" >&2; }
 # The time of the image and of all files in it, so that equal programs and packages give an equal image.
 version=$(sed -n 's/^project(sherd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
-revision=$(git rev-parse HEAD)
-moment=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/docker scripts/build_image.sh scripts/packages-runtime.txt)}
+revision=$(git rev-parse --verify -q HEAD 2>/dev/null || echo unknown)
+moment=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/docker scripts/build_image.sh scripts/packages-runtime.txt \
+  2>/dev/null || true)}
+# Without a repository around.
+: "${moment:=$(stat -c %Y deploy/docker/Dockerfile)}"
 # Without the archive, or the right to mount, this machine cannot build; else the image is at fault.
 give_up() {
   cat "$work/log" >&2
-  ! grep -qE 'Could not (resolve|connect)|Temporary failure|Failed to fetch|Unable to connect|Operation not permitted' "$work/log" || exit 77
+  ! grep -qE 'Could not (resolve|connect)|Temporary failure|Failed to fetch|Unable to connect|[Oo]peration not permitted' "$work/log" || exit 77
   exit 1
 }
 scratch=$(mktemp -d)
@@ -53,7 +56,7 @@ if [ -z "$(find "$work/debian" -mtime -7 2>/dev/null)" ] ||
     --customize-hook='rm "$1/etc/resolv.conf" "$1/etc/hostname"' bookworm "$scratch/debian.tar" >"$work/log" 2>&1 ||
     give_up
   printf 'FROM scratch\nADD debian.tar /\nCMD ["bash"]\n' > "$scratch/Dockerfile"
-  buildah "${store[@]}" bud -q --timestamp "$moment" -t "$debian" -t "$debian-slim" "$scratch" >/dev/null
+  buildah "${store[@]}" bud -q --timestamp "$moment" -t "$debian" -t "$debian-slim" "$scratch" >"$work/log" 2>&1 || give_up
   rm "$scratch/debian.tar"
   touch "$work/debian"
 fi
