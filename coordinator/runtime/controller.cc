@@ -32,7 +32,7 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
                   }}),
       jobs_(options.inspection_deadline, clock, journal_, timers_, fleet_, std::move(random),
             [this](v1::DurableEvent event) { Append(std::move(event)); }),
-      looks_(clock, journal_, timers_,
+      looks_(options.fleet.failure_detection, clock, journal_, timers_,
              [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
                fleet_.Send(worker, incarnation, std::move(message));
              }),
@@ -196,6 +196,9 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
 
 absl::Status Controller::EndTurn() {
   const absl::Time now = clock_.Now();
+  // Nothing could be heard while this process itself did not run: nobody's time ends for that.
+  const absl::Duration gap = now - std::exchange(last_turn_, now);
+  if (gap != absl::InfiniteDuration() && gap > 3 * fleet_.CheckInterval()) timers_.Postpone(gap);
   timers_.RunDue(now);
   const bool check = now >= next_check_;
   if (check) {

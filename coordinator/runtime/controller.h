@@ -82,6 +82,7 @@ class Controller {
   HangWatch hangs_;
   AssignmentBuilder assignments_;
   absl::Time next_check_ = absl::InfinitePast();
+  absl::Time last_turn_ = absl::InfinitePast();
 };
 
 }  // namespace sherd

@@ -54,9 +54,24 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   return std::max(patience, kStepTimes * absl::Milliseconds(*middle));
 }
 
+void HangWatch::Watch::Postpone(absl::Duration pause) {
+  since += pause;
+  stepped += pause;
+  // Infinite when nobody was asked.
+  halfway_at += pause;
+}
+
+void HangWatch::Watch::BeginAnew(absl::Time now) {
+  since = now;
+  verdict_look = 0;
+  copying = CopyProgress();
+  halfway_at = absl::InfiniteFuture();
+  halfway_look = 0;
+}
+
 bool HangWatch::IsWatched(const JobRecord& job) { return job.state == v1::JOB_STATE_RUNNING; }
 
-bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
+bool HangWatch::Moves(const JobRecord& job, Watch& watch, absl::Time now) const {
   const Progress progress = journal_.feed().ProgressOf(job.id);
   const int64_t checkpoint_step = job.checkpoint ? job.checkpoint->step : 0;
   const int64_t finished =
@@ -65,8 +80,10 @@ bool HangWatch::Moves(const JobRecord& job, Watch& watch) const {
   if (watch.epoch != job.epoch) {
     watch = Watch();
     watch.epoch = job.epoch;
+    watch.stepped = now;
     if (job.progressed) watch.step_ms.push_back(progress.step_ms);
   } else if (progress.step != watch.step) {
+    watch.stepped = now;
     // Those of an epoch before it say nothing of this world.
     if (job.progressed) watch.step_ms.push_back(progress.step_ms);
     if (watch.step_ms.size() > kLastSteps) watch.step_ms.pop_front();
@@ -93,56 +110,53 @@ void HangWatch::Check(absl::Time now) {
     if (!IsWatched(job)) continue;
     Watch& watch = watches_[id];
     // Nothing could be heard while this process itself did not run.
-    if (paused) watch.since += gap;
-    if (Moves(job, watch)) {
-      watch.since = now;
-      watch.asking = false;
-      watch.copying = CopyProgress();
-      watch.halfway_at = absl::InfiniteFuture();
-    }
+    if (paused) watch.Postpone(gap);
+    if (Moves(job, watch, now)) watch.BeginAnew(now);
     const absl::Duration patience = PatienceOf(job);
-    if (watch.halfway_at == absl::InfiniteFuture() && now - watch.since > patience / 2) {
+    if (watch.halfway_look == 0 && now - watch.since > patience / 2) {
+      const int64_t look = watch.halfway_look = ++last_look_;
       watch.halfway_at = now;
       watch.halfway.clear();
       looks_.Look(job,
-                  [this, now](const JobRecord& asked, const Positions& first,
-                              const Positions& second) { Remember(asked, now, first, second); });
+                  [this, look](const JobRecord& asked, const Positions& first,
+                               const Positions& second) { Remember(asked, look, first, second); });
     }
-    if (watch.asking || now - watch.since <= patience) continue;
-    watch.asking = true;
-    looks_.Look(job, [this](const JobRecord& asked, const Positions& first,
-                            const Positions& second) { Judge(asked, first, second); });
+    if (watch.verdict_look != 0 || now - watch.since <= patience) continue;
+    const int64_t look = watch.verdict_look = ++last_look_;
+    looks_.Look(job, [this, look](const JobRecord& asked, const Positions& first,
+                                  const Positions& second) { Judge(asked, look, first, second); });
   }
 }
 
-void HangWatch::Remember(const JobRecord& job, absl::Time asked, const Positions& first,
+void HangWatch::Remember(const JobRecord& job, int64_t look, const Positions& first,
                          const Positions& second) {
   const auto found = watches_.find(job.id);
-  if (found == watches_.end() || found->second.halfway_at != asked) return;
+  if (found == watches_.end() || found->second.halfway_look != look) return;
   found->second.halfway = second;
   // Who did not answer in time the second time.
   found->second.halfway.insert(first.begin(), first.end());
 }
 
-void HangWatch::Judge(const JobRecord& job, const Positions& first, const Positions& second) {
+void HangWatch::Judge(const JobRecord& job, int64_t look, const Positions& first,
+                      const Positions& second) {
   const auto found = watches_.find(job.id);
   if (found == watches_.end() || !IsWatched(job)) return;
   Watch& watch = found->second;
-  if (watch.epoch != job.epoch || !watch.asking) return;
+  if (watch.verdict_look != look) return;
+  const absl::Time now = clock_.Now();
   const bool moves = AnyMoved(first, second);
-  const bool copies = watch.copying.Judge(first, second, clock_.Now());
+  const bool copies = watch.copying.Judge(first, second, now);
   const bool moved = AnyMoved(watch.halfway, second);
-  const absl::Duration stalled = clock_.Now() - watch.since;
   if (moves || copies || moved) {
     // A long evaluation, a slow disk or network, a crowded host: it is looked at again later. Who
     // moved at some time since halfway may have stopped right then.
-    watch.since = moves || copies ? clock_.Now() : watch.halfway_at;
+    watch.since = moves || copies ? now : watch.halfway_at;
     watch.halfway_at = absl::InfiniteFuture();
-    watch.asking = false;
+    watch.halfway_look = watch.verdict_look = 0;
     return;
   }
-  const HangVerdict verdict = JudgeHang(job, second, stalled);
-  Convict(job, verdict.rank, verdict.sentence, stalled);
+  const HangVerdict verdict = JudgeHang(job, second, now - watch.stepped);
+  Convict(job, verdict.rank, verdict.sentence, now - watch.since);
 }
 
 void HangWatch::Convict(const JobRecord& job, int rank, const std::string& verdict,

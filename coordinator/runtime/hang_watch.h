@@ -29,7 +29,9 @@ struct HangOptions {
 // last file. Of a job without a new step for its patience every rank is asked where it is: when
 // half of the time is over, and twice at its end. When none has moved in between, nor copies what
 // takes long (CopyProgress), the job hangs, and the verdict names who is to blame. Two looks within
-// a second alone would convict ranks that a crowded host lets compute now and then. One thread.
+// a second alone would convict ranks that a crowded host lets compute now and then. A hang that
+// begins behind the first look is found by the next verdict, half of the patience later. One
+// thread.
 class HangWatch {
  public:
   using Append = std::function<void(v1::DurableEvent)>;
@@ -44,7 +46,7 @@ class HangWatch {
   // the last steps; at least first_step_time before the first one. After the last one, and of an
   // epoch that only saves: that, and the time to write the state.
   absl::Duration PatienceOf(const JobRecord& job) const;
-  // Ends the job's epoch, which is hung: nothing was heard of it for `stalled`. -1: no rank.
+  // Ends the job's epoch, which is hung: nothing moved in it for `stalled`. -1: no rank.
   void Convict(const JobRecord& job, int rank, const std::string& verdict, absl::Duration stalled);
 
  private:
@@ -56,23 +58,31 @@ class HangWatch {
     int64_t checkpoint_step = 0;
     int64_t finished = 0;  // ranks
     absl::Time since;
+    // The last step was heard of, or the epoch has run since.
+    absl::Time stepped;
     std::deque<double> step_ms;
-    // Ranks are being looked at, for a verdict.
-    bool asking = false;
+    // The look at the ranks that is for a verdict; 0: there is none.
+    int64_t verdict_look = 0;
     CopyProgress copying;
-    // Where ranks were when half of the patience was over, and when they were asked.
+    // Where ranks were when half of the patience was over, when they were asked, and by which look.
     absl::Time halfway_at = absl::InfiniteFuture();
+    int64_t halfway_look = 0;
     Positions halfway;
+
+    // Nothing could be heard for so long.
+    void Postpone(absl::Duration pause);
+    // Something was heard.
+    void BeginAnew(absl::Time now);
   };
 
   static bool IsWatched(const JobRecord& job);
   // Whether the job did something since the last look.
-  bool Moves(const JobRecord& job, Watch& watch) const;
-  // Keeps where the ranks are, unless the job has moved since they were asked at `asked`.
-  void Remember(const JobRecord& job, absl::Time asked, const Positions& first,
+  bool Moves(const JobRecord& job, Watch& watch, absl::Time now) const;
+  // Keeps where the ranks are, unless the job has moved since the look began.
+  void Remember(const JobRecord& job, int64_t look, const Positions& first,
                 const Positions& second);
-  // If there is still a reason to.
-  void Judge(const JobRecord& job, const Positions& first, const Positions& second);
+  // Likewise.
+  void Judge(const JobRecord& job, int64_t look, const Positions& first, const Positions& second);
 
   const HangOptions options_;
   const Clock& clock_;
@@ -81,6 +91,7 @@ class HangWatch {
   const Append append_;
   std::map<JobId, Watch> watches_;
   absl::Time last_check_ = absl::InfinitePast();
+  int64_t last_look_ = 0;
 };
 
 }  // namespace sherd

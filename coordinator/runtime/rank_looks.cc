@@ -1,5 +1,6 @@
 #include "coordinator/runtime/rank_looks.h"
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -15,38 +16,61 @@ constexpr size_t kMostOperationBytes = 256;
 
 }  // namespace
 
-RankLooks::RankLooks(const Clock& clock, const Journal& journal, TimerQueue& timers, Send send)
-    : clock_(clock), journal_(journal), timers_(timers), send_(std::move(send)) {}
+RankLooks::RankLooks(absl::Duration failure_detection, const Clock& clock, const Journal& journal,
+                     TimerQueue& timers, Send send)
+    : failure_detection_(failure_detection),
+      clock_(clock),
+      journal_(journal),
+      timers_(timers),
+      send_(std::move(send)) {}
 
 void RankLooks::Look(const JobRecord& job, Then then) {
   const int64_t number = ++last_number_;
-  looks_[number] = {
-      .job = job.id, .epoch = job.epoch, .first = {}, .second = {}, .then = std::move(then)};
-  Ask(job);
-  timers_.At(clock_.Now() + kAnswerTime, [this, number] { End(number); });
+  OneLook& look = looks_[number];
+  look.job = job.id;
+  look.epoch = job.epoch;
+  look.then = std::move(then);
+  Ask(number, look, job);
 }
 
-void RankLooks::Ask(const JobRecord& job) {
+void RankLooks::Ask(int64_t number, OneLook& look, const JobRecord& job) {
   v1::SessionResponse message;
   message.mutable_locate()->set_job_id(job.id.value());
   message.mutable_locate()->set_epoch(job.epoch.value());
   for (const RankState& rank : job.ranks) send_(rank.worker, rank.incarnation, message);
+  look.asked = clock_.Now();
+  Await(number, look);
+}
+
+void RankLooks::Await(int64_t number, OneLook& look) {
+  look.due = clock_.Now() + kAnswerTime;
+  timers_.At(look.due, [this, number] { End(number); });
+}
+
+bool RankLooks::AwaitsMore(const OneLook& look, const JobRecord& job) const {
+  const int64_t own = job.spec.elastic().failure_detection_ms();
+  const absl::Duration patience = own > 0 ? absl::Milliseconds(own) : failure_detection_;
+  if (clock_.Now() - look.asked >= patience) return false;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    if (!job.ranks[rank].left && !look.second.contains(static_cast<int>(rank))) return true;
+  }
+  return false;
 }
 
 void RankLooks::End(int64_t number) {
   const auto found = looks_.find(number);
-  const JobRecord* job = FindJob(journal_.state(), found->second.job);
-  if (job == nullptr || job->epoch != found->second.epoch) {
+  OneLook& asked = found->second;
+  const JobRecord* job = FindJob(journal_.state(), asked.job);
+  if (job == nullptr || job->epoch != asked.epoch) {
     looks_.erase(found);
     return;
   }
-  if (!std::exchange(found->second.again, true)) {
-    Ask(*job);
-    timers_.At(clock_.Now() + kAnswerTime, [this, number] { End(number); });
-    return;
-  }
+  // This process did not run; its workers did, and their answers may be the next that it reads.
+  if (clock_.Now() - asked.due > kAnswerTime) return Ask(number, asked, *job);
+  if (!std::exchange(asked.again, true)) return Ask(number, asked, *job);
+  if (AwaitsMore(asked, *job)) return Await(number, asked);
   // It may look again at once.
-  const OneLook look = std::move(found->second);
+  const OneLook look = std::move(asked);
   looks_.erase(found);
   look.then(*job, look.first, look.second);
 }

@@ -17,7 +17,9 @@ namespace sherd {
 // Where ranks are, by rank, of those that have said it.
 using Positions = std::map<int, v1::RankPosition>;
 
-// Looks where the ranks of a job's epoch are, twice within a second. One thread.
+// Looks where the ranks of a job's epoch are, twice within a second; the second time whoever has
+// not answered is waited for as long as a failure takes to be detected. A question in whose time
+// this process did not run is asked again: the answers may lie unread. One thread.
 class RankLooks {
  public:
   using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
@@ -25,7 +27,9 @@ class RankLooks {
   using Then =
       std::function<void(const JobRecord& job, const Positions& first, const Positions& second)>;
 
-  RankLooks(const Clock& clock, const Journal& journal, TimerQueue& timers, Send send);
+  // `failure_detection`: of jobs that do not say their own.
+  RankLooks(absl::Duration failure_detection, const Clock& clock, const Journal& journal,
+            TimerQueue& timers, Send send);
   RankLooks(const RankLooks&) = delete;
 
   // `then` is not called when the job has come to another epoch meanwhile.
@@ -43,14 +47,19 @@ class RankLooks {
     JobId job;
     Epoch epoch;
     bool again = false;
+    // The question, and the end of the time to answer it.
+    absl::Time asked, due;
     Positions first, second;
     Then then;
   };
 
-  void Ask(const JobRecord& job);
-  // The answers to look `number` have come, or do not come any more.
+  void Ask(int64_t number, OneLook& look, const JobRecord& job);
+  void Await(int64_t number, OneLook& look);
+  // The answers to the question of look `number` have come, or some are late.
   void End(int64_t number);
+  bool AwaitsMore(const OneLook& look, const JobRecord& job) const;
 
+  const absl::Duration failure_detection_;
   const Clock& clock_;
   const Journal& journal_;
   TimerQueue& timers_;

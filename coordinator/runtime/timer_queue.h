@@ -22,6 +22,14 @@ class TimerQueue {
     }
   }
 
+  // Moves all that there is to do: for a time in which nothing could be heard.
+  void Postpone(absl::Duration pause) {
+    std::multimap<absl::Time, std::function<void()>> later;
+    for (auto& [time, task] : tasks_)
+      later.emplace_hint(later.end(), time + pause, std::move(task));
+    tasks_ = std::move(later);
+  }
+
   // kInfiniteFuture when there is nothing to do.
   absl::Time Next() const {
     return tasks_.empty() ? absl::InfiniteFuture() : tasks_.begin()->first;

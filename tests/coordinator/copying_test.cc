@@ -68,6 +68,19 @@ class CopyingTest : public ElasticTest {
     ASSERT_EQ(TimesAsked("w0"), before + 2);
   }
 
+  void TellCopied(const std::string& worker, int rank, int64_t bytes) {
+    v1::SessionRequest request;
+    v1::RankPosition& position = *request.mutable_position();
+    position.set_job_id(job_.value());
+    position.set_epoch(Job(job_).epoch.value());
+    position.set_rank(rank);
+    position.set_step(2);
+    position.set_operation("exchange");
+    position.set_waiting(true);
+    position.set_copied_bytes(bytes);
+    Tell(links_.at(worker), request);
+  }
+
   // Waits for the next look at the ranks, at which the one on `worker` has copied so much; all wait
   // for it. How long that took.
   absl::Duration Look(const std::string& worker, int rank, int64_t first, int64_t second) {
@@ -76,16 +89,8 @@ class CopyingTest : public ElasticTest {
       const int64_t before = TimesAsked("w0");
       for (int i = 0; i < 1200 && TimesAsked("w0") == before; ++i) Live(absl::Milliseconds(300));
       EXPECT_EQ(TimesAsked("w0"), before + 1);
-      v1::SessionRequest request;
-      v1::RankPosition& position = *request.mutable_position();
-      position.set_job_id(job_.value());
-      position.set_epoch(Job(job_).epoch.value());
-      position.set_rank(rank);
-      position.set_step(2);
-      position.set_operation("exchange");
-      position.set_waiting(true);
-      position.set_copied_bytes(bytes);
-      Tell(links_.at(worker), request);
+      TellCopied("w0", 0, 0);
+      TellCopied(worker, rank, bytes);
     }
     const absl::Duration asked_after = clock_.Now() - start;
     Live(absl::Milliseconds(600));

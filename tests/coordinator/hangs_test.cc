@@ -1,5 +1,7 @@
 // Who is to blame when nothing moves.
 
+#include <csignal>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,44 @@
 namespace sherd {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+
+// The job has just completed step 2.
+class HangsTest : public ElasticTest {
+ protected:
+  void SetUp() override {
+    ElasticTest::SetUp();
+    Say("w0", StepReportOf(job_, 0, 2, 3.5));
+    stepped_ = clock_.Now();
+  }
+
+  // Rank 0 waits for rank 1, which computes.
+  void Answer(const std::string& round) {
+    Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+    Locate("w1", 1, absl::StrCat("forward h.0 round ", round), /*waiting=*/false, {});
+  }
+
+  void AwaitQuestion() {
+    const int64_t before = TimesAsked("w0");
+    for (int i = 0; i < 400 && TimesAsked("w0") == before; ++i) Live(absl::Milliseconds(300));
+    ASSERT_GT(TimesAsked("w0"), before);
+  }
+
+  // At the next look. How long it was until then.
+  absl::Duration AnswerTwice(const std::string& round) {
+    const absl::Time start = clock_.Now();
+    AwaitQuestion();
+    const absl::Duration waited = clock_.Now() - start;
+    for (int probe = 0; probe < 2; ++probe) {
+      Answer(round);
+      Advance(absl::Milliseconds(500));
+    }
+    return waited;
+  }
+
+  absl::Time stepped_;
+};
 
 TEST_F(ElasticTest, AHangNamesRankWorkerStepAndOperation) {
   Say("w0", StepReportOf(job_, 0, 2, 3.5));
@@ -67,35 +106,95 @@ TEST_F(ElasticTest, RanksThatMoveDoNotHang) {
   Live(absl::Milliseconds(30'900));
   for (int probe = 0; probe < 2; ++probe) {
     Locate("w0", 0, probe == 0 ? "forward h.0" : "forward h.1", /*waiting=*/false, {});
+    Locate("w1", 1, "exchange", /*waiting=*/true, {0});
     Advance(absl::Milliseconds(500));
   }
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
 }
 
+// It may compute at the moment: its lease says whether it lives.
+TEST_F(HangsTest, WhoDoesNotAnswerAtOnceIsWaitedFor) {
+  Live(absl::Milliseconds(30'900));
+  Answer("3");
+  Advance(absl::Milliseconds(500));
+  Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+  Live(absl::Milliseconds(1500));
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Answer("4");
+  Live(absl::Seconds(3));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(HangsTest, WhoNeverAnswersIsToBlame) {
+  Live(absl::Milliseconds(30'900));
+  Answer("3");
+  Advance(absl::Milliseconds(500));
+  Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+  Live(absl::Milliseconds(2400));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Live(absl::Milliseconds(1200));
+  EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1 does not say where it is"));
+}
+
 // As on a host that lets them compute now and then: not in the moment in which they are asked.
-TEST_F(ElasticTest, RanksThatMoveNowAndThenDoNotHang) {
-  Say("w0", StepReportOf(job_, 0, 2, 3.5));
-  // When they are asked the next time, twice.
-  const auto say = [&](const std::string& round) {
-    const absl::Time start = clock_.Now();
-    const int64_t before = TimesAsked("w0");
-    while (TimesAsked("w0") == before) Live(absl::Milliseconds(300));
-    const absl::Duration waited = clock_.Now() - start;
-    for (int probe = 0; probe < 2; ++probe) {
-      Locate("w0", 0, "exchange", /*waiting=*/true, {1});
-      Locate("w1", 1, absl::StrCat("forward h.0 round ", round), /*waiting=*/false, {});
-      Advance(absl::Milliseconds(500));
-    }
-    return waited;
-  };
-  EXPECT_GT(say("3"), absl::Seconds(15));
-  EXPECT_GT(say("5"), absl::Seconds(13));
+TEST_F(HangsTest, RanksThatMoveNowAndThenDoNotHang) {
+  EXPECT_GT(AnswerTwice("3"), absl::Seconds(15));
+  EXPECT_GT(AnswerTwice("5"), absl::Seconds(13));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   // It may have stopped right after the first time.
-  EXPECT_LT(say("5"), absl::Seconds(1));
-  EXPECT_LT(say("5"), absl::Seconds(15));
+  EXPECT_LT(AnswerTwice("5"), absl::Seconds(1));
+  EXPECT_LT(AnswerTwice("5"), absl::Seconds(15));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1 hangs"));
+  // From the last step on, and not from when the ranks were last seen moving.
+  const int64_t seconds = absl::ToInt64Seconds(clock_.Now() - stepped_);
+  EXPECT_THAT(Job(job_).reason,
+              AnyOf(HasSubstr(absl::StrCat("no step was completed for ", seconds, "s")),
+                    HasSubstr(absl::StrCat("no step was completed for ", seconds - 1, "s"))));
+}
+
+TEST_F(HangsTest, RanksThatWereSeenMovingBeforeTheCoordinatorsPauseDoNotHang) {
+  AnswerTwice("3");
+  Freeze(absl::Seconds(60));
+  EXPECT_GT(AnswerTwice("5"), absl::Seconds(10));
+  AnswerTwice("5");
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(HangsTest, WhereRanksAreWhenTheCoordinatorPausesAtHalfOfTheTimeIsNotForgotten) {
+  AwaitQuestion();
+  Answer("3");
+  Freeze(absl::Seconds(60));
+  AnswerTwice("3");
+  EXPECT_GT(AnswerTwice("5"), absl::Seconds(10));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+// The answers lie in its sockets when it wakes.
+TEST_F(HangsTest, WhatTheCoordinatorSleptThroughIsAskedAgain) {
+  AnswerTwice("3");
+  AwaitQuestion();
+  Answer("3");
+  AwaitQuestion();
+  const int64_t asked = TimesAsked("w0");
+  Freeze(absl::Seconds(60));
+  for (int i = 0; i < 20 && TimesAsked("w0") == asked; ++i) Advance(absl::Milliseconds(50));
+  EXPECT_EQ(TimesAsked("w0"), asked + 1);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Answer("4");
+  Live(absl::Seconds(2));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+// It may be released long since, and the coordinator not have read it yet.
+TEST_F(ElasticTest, WhoIsWaitedForHasItsTimeBehindTheCoordinatorsPause) {
+  ReportExit("w1", 1, SIGKILL);
+  Live(absl::Seconds(8));
+  Freeze(absl::Seconds(60));
+  Live(absl::Seconds(1));
+  EXPECT_TRUE(Worker("w0").alive);
+  Release("w0", 0, 1);
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_FORMING);
 }
 
 TEST_F(ElasticTest, WhatTheCoordinatorSleptThroughIsNoHang) {
