@@ -56,7 +56,7 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
   const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
   if (!job.ok()) return Complain(job.status());
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
-  RankFilter filter(rank, job->last_event());
+  RankFilter filter(rank, job->ranks_size(), job->last_event());
   absl::Status refused;
   const auto show = [&](const v1::JobEvent& event) {
     if (event.has_done()) state = event.done().state();

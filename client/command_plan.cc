@@ -112,6 +112,7 @@ std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& requ
   for (const StrategyChoice& choice : StrategyChoices()) {
     v1::JobSpec spec = job.spec;
     Choose(choice, *spec.mutable_parallel());
+    spec.mutable_parallel()->set_shard_group(0);
     reports.push_back(
         ReportOnJob(spec, job.without_groups, request.limits, request.cost, request.threads));
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -19,6 +20,7 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "plan/job_spec.h"
+#include "plan/presets.h"
 
 namespace sherd {
 namespace {
@@ -187,11 +189,18 @@ void ReadOverride(const std::string& text, JobFile& file, std::vector<std::strin
   reader.Read(parts.first, value);
 }
 
+// Its kv_heads and ffn are what a job without them has (plan/job_spec.h: FillFromPreset).
+bool TakesSizesFromElsewhere(const v1::ModelSpec& model) {
+  if (!model.from().empty()) return true;
+  const std::optional<v1::ModelSpec> preset = FindPreset(model.preset());
+  return preset && (model.arch() == v1::ARCHITECTURE_UNSPECIFIED || model.arch() == preset->arch());
+}
+
 // On the wire a 0 is a key that is not given. Where the model comes from elsewhere it would be
 // passed over, though it was written to win.
 void RefuseSilentZeros(const JobFile& file, std::vector<std::string>& problems) {
   const v1::ModelSpec& model = file.spec.model();
-  if (model.preset().empty() && model.from().empty()) return;
+  if (!TakesSizesFromElsewhere(model)) return;
   const std::pair<const char*, int64_t> sizes[] = {{"model.kv_heads", model.kv_heads()},
                                                    {"model.ffn", model.ffn()}};
   for (const auto& [path, value] : sizes) {
@@ -199,7 +208,7 @@ void RefuseSilentZeros(const JobFile& file, std::vector<std::string>& problems) 
     if (given == file.origins.end() || value != 0) continue;
     problems.push_back(
         absl::StrCat(given->second, ": ", path, ": 0, the default, says nothing beside ",
-                     model.preset().empty() ? "model.from" : "model.preset",
+                     model.from().empty() ? "model.preset" : "model.from",
                      ", which has its own; write the number that you mean, or leave the key out"));
   }
 }

@@ -11,18 +11,21 @@ namespace sherd {
 // Which lines of a job's feed `sherd logs --rank R` shows, and whether the job has such a rank.
 class RankFilter {
  public:
-  // `rank`: nothing shows all. `last_event`: the feed's end when the job was asked about.
-  RankFilter(std::optional<int> rank, int64_t last_event) : rank_(rank), last_event_(last_event) {}
+  // `rank`: nothing shows all. `ranks`, `last_event`: those that the job has, and the feed's end,
+  // when the job was asked about.
+  RankFilter(std::optional<int> rank, int ranks, int64_t last_event)
+      : rank_(rank), last_event_(last_event), most_ranks_(ranks) {}
 
-  // kInvalidArgument, with the ranks that there are, once the feed of then has passed and none of
-  // its epochs had the rank. A job that has not formed a world yet may still have it.
+  // kInvalidArgument, with the ranks that there are, once the feed of then has passed and nothing
+  // in it was of a world with the rank, or of such a rank: of epochs it tells late, if at all. A
+  // job that has not formed a world yet may still have it.
   absl::Status See(const v1::JobEvent& event);
   bool Shows(const v1::LogLine& line) const { return !rank_ || line.rank() == *rank_; }
 
  private:
   const std::optional<int> rank_;
   const int64_t last_event_;
-  int64_t largest_world_ = 0;
+  int64_t most_ranks_;
 };
 
 }  // namespace sherd

@@ -21,9 +21,9 @@ Json SettingsJson(const PlanReport& report) {
   settings.push_back(absl::StrCat("parallel.zero1_gradients=", NameOf(choice.zero1_gradients)));
   settings.push_back(absl::StrCat("parallel.reshard_after_forward=",
                                   choice.reshard_after_forward ? "true" : "false"));
-  if (choice.strategy == v1::STRATEGY_HYBRID) {
-    settings.push_back(absl::StrCat("parallel.shard_group=", report.shard_group));
-  }
+  // Of the others too: the job file may be one of hybrid.
+  const bool grouped = choice.strategy == v1::STRATEGY_HYBRID;
+  settings.push_back(absl::StrCat("parallel.shard_group=", grouped ? report.shard_group : 0));
   return settings;
 }
 

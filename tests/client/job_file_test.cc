@@ -302,6 +302,16 @@ TEST(JobFile, RefusesASizeOfZeroBesideAModelFromElsewhere) {
               StartsWith("--set model.ffn=0: model.ffn: 0, the default, says nothing beside "
                          "model.from"));
   EXPECT_EQ(SpecOf("model: {layers: 1, kv_heads: 0, ffn: 0}").model().kv_heads(), 0);
+  EXPECT_THAT(ErrorOf("model: {preset: llama-15m, arch: llama, ffn: 0}"), HasSubstr("model.ffn"));
+  // Those of a preset of another architecture are not taken: there 0 says what it says elsewhere.
+  const v1::ModelSpec other =
+      NormalizeJobSpec(
+          SpecOf("model: {preset: gpt2-bytes, arch: llama, kv_heads: 0}", {"model.ffn=0"}))
+          .model();
+  EXPECT_EQ(other.kv_heads(), 6);
+  EXPECT_EQ(other.ffn(), 1024);
+  // What is wrong with this one is said elsewhere.
+  EXPECT_EQ(ErrorOf("model: {preset: gpt3, kv_heads: 0}"), "");
 }
 
 // What was not written is not to blame.
