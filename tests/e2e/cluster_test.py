@@ -59,6 +59,10 @@ class Jobs(EndToEnd):
         self.wait_for_workers(2)
         running = self.submit(self.job("running", steps=LONG))
         self.wait_for_step(running, 2)
+        # It waits neither for the job's end nor for a rank that may come.
+        refused = self.sherd("logs", running, "--rank", 9, check=2)
+        self.assertIn("--rank 9 is out of range: the job has had 2 ranks at most", refused.stderr)
+        self.assertEqual(refused.stdout, "")
         start = time.monotonic()
         self.sherd("cancel", running, check=0)
         self.wait_for_state(running, "CANCELLED")
@@ -68,6 +72,8 @@ class Jobs(EndToEnd):
         self.assertEqual(self.sherd("watch", running).returncode, 103)
         # F52: what was logged before the cancel can still be read.
         self.assertIn("parameters", self.sherd("logs", running, check=103).stdout)
+        self.sherd("logs", running, "--rank", 1, check=103)
+        self.sherd("logs", running, "--rank", 2, check=2)
 
     def test_a_worker_that_arrives_late_starts_the_job(self):
         self.start_coordinator()
@@ -179,6 +185,11 @@ class Deaths(EndToEnd):
         self.assertEqual(len(workers), 2)
         self.stop(supervisor, signal.SIGKILL)
         wait_for(lambda: not any(alive(pid) for pid in workers), "its workers ended", limit=10)
+        self.wait_for_workers(2, "lost")
+        lost = self.sherd("drain", self.workers()[0]["id"], check=1)
+        self.assertIn("is lost already; there is nothing to drain", lost.stderr)
+        unknown = self.sherd("drain", "nobody/cpu:0", check=102)
+        self.assertIn('no worker has the id "nobody/cpu:0"', unknown.stderr)
 
     def test_a_node_is_ready_while_each_of_its_workers_has_a_coordinator(self):
         coordinator = self.start_coordinator()

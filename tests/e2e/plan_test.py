@@ -41,6 +41,30 @@ class Plan(EndToEnd):
         self.assertIn(comparison["recommendation"]["name"], [row["name"] for row in comparison["strategies"]])
         self.assertEqual(sorted(self.scratch.iterdir()), before)
 
+    def test_a_comparison_ends_with_hybrid_and_each_row_says_how_to_have_it(self):
+        hybrid = ("parallel.strategy=hybrid", "parallel.shard_group=2", "elastic.max_workers=5")
+        # Settings of the job, workers → of the last row: workers, tensor degree; workers of the others.
+        for settings, workers, grouped, tensor, others in (((), 4, 4, None, 4), (("parallel.tensor=2",), 8, 8, 2, 8),
+                                                           (hybrid, 5, 4, None, 5)):
+            with self.subTest(settings):
+                path = self.job(workers=min(workers, grouped))
+
+                def plan(*more):
+                    words = [word for setting in ("train.global_batch=8", *settings, *more) for word in ("--set", setting)]
+                    return path, "--workers", workers, *words
+
+                rows = self.plan(*plan(), "--compare")["strategies"]
+                self.assertEqual([row["name"] for row in rows],
+                                 ["ddp", "zero1", "zero1 all_reduce", "zero2", "zero3", "zero3 kept", "hybrid"])
+                self.assertEqual([row["workers"] for row in rows], [others] * 6 + [grouped])
+                self.assertEqual(rows[-1]["shard_group"], 2)
+                self.assertEqual(rows[-1].get("tensor"), tensor)
+                self.assertLessEqual({"parallel.strategy=hybrid", "parallel.shard_group=2"}, set(rows[-1]["settings"]))
+                for row in rows:
+                    again = self.plan(*plan(*row["settings"]))
+                    for what in ("name", "workers", "peak_bytes", "wire_bytes_per_step", "settings"):
+                        self.assertEqual(again[what], row[what], f"{row['name']}: {what}")
+
     def test_what_does_not_fit_names_its_largest_consumers(self):
         result = self.sherd("plan", self.job(), "--workers", 2, "--host-memory", "1MiB", check=1)
         self.assertIn("does not fit", result.stdout)

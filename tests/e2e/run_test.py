@@ -294,6 +294,23 @@ class Run(EndToEnd):
         self.assert_no_processes()
         self.assertEqual(set(os.listdir("/dev/shm")) - before, set())
 
+    def test_a_run_goes_on_from_the_checkpoint_of_another_one(self):  # docs/job-file.md
+        def steps(name, steps, out, *settings):
+            words = [word for setting in settings for word in ("--set", setting)]
+            code, told, err = self.run_job(self.job(name, steps=steps), "--workers", 2, "-o", "json", *words, out=out)
+            self.assertEqual(code, 0, err)
+            return [event["step"] for event in map(json.loads, told.splitlines()) if event["event"] == "step"]
+
+        out = self.scratch / "out"
+        # Both below one --out.
+        self.assertEqual(steps("first", 5, out, "checkpoint.dir=first", "checkpoint.every=3"), [1, 2, 3, 4, 5])
+        self.assertEqual(steps("second", 8, out, "checkpoint.dir=second", "checkpoint.resume=first"), [4, 5, 6, 7, 8])
+        self.assertTrue((out / "second/final/manifest.json").exists())
+        # Of a run with an --out of its own, that is there already.
+        given = self.scratch / "given"
+        self.assertEqual(steps("given", 5, given, "checkpoint.every=2"), [1, 2, 3, 4, 5])
+        self.assertEqual(steps("third", 7, given, "checkpoint.dir=second", "checkpoint.resume=weights"), [5, 6, 7])
+
     def test_only_what_was_asked_for_is_left(self):
         before = set(os.listdir("/dev/shm"))
         code, _, err = self.run_job(self.job(steps=3), "--workers", 2)

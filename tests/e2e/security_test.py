@@ -86,6 +86,11 @@ class Secured(EndToEnd):
         os.kill(devices(workers)["cpu:0"], signal.SIGKILL)
         self.wait_for_state(job, "SUCCEEDED")
         self.assertEqual([event["step"] for event in follower.events() if event["event"] == "step"], list(range(1, 31)))
+        described = json.loads(self.sherd("describe", job, "-o", "json", check=0).stdout)
+        self.assertEqual([epoch["epoch"] for epoch in described["epochs"]], [1, 2])
+        self.assertEqual(described["events"][-1]["event"], "done")
+        refused = self.sherd("describe", job, *self.flags("client"), env=self.bare(), check=1)
+        self.assertIn("--token-file", refused.stderr)
 
         told = self.said() + self.scrape(self.metrics_address(self.coordinator))
         told += "".join(json.dumps(event) for event in follower.events()) + json.dumps(self.get(job))
@@ -131,7 +136,7 @@ class Secured(EndToEnd):
         self.assertIn("has the role view, and this needs submit", refused.stderr)
         refused = self.sherd("drain", "host/cpu:0", *self.flags("client", "submit"), env=self.bare())
         self.assertIn("has the role submit, and this needs admin", refused.stderr)
-        unknown = self.sherd("drain", "host/cpu:0", *self.flags("client", "admin"), env=self.bare())
+        unknown = self.sherd("drain", "host/cpu:0", *self.flags("client", "admin"), env=self.bare(), check=102)
         self.assertIn("host/cpu:0", unknown.stderr)
 
     def test_a_worker_with_the_token_of_somebody_else_says_so_and_is_none(self):
