@@ -302,14 +302,14 @@ class Run(EndToEnd):
             return [event["step"] for event in map(json.loads, told.splitlines()) if event["event"] == "step"]
 
         out = self.scratch / "out"
-        # Both below one --out.
+        # Both below one --out; one save each, which its job waits for.
         self.assertEqual(steps("first", 5, out, "checkpoint.dir=first", "checkpoint.every=3"), [1, 2, 3, 4, 5])
         self.assertEqual(steps("second", 8, out, "checkpoint.dir=second", "checkpoint.resume=first"), [4, 5, 6, 7, 8])
         self.assertTrue((out / "second/final/manifest.json").exists())
         # Of a run with an --out of its own, that is there already.
         given = self.scratch / "given"
-        self.assertEqual(steps("given", 5, given, "checkpoint.every=2"), [1, 2, 3, 4, 5])
-        self.assertEqual(steps("third", 7, given, "checkpoint.dir=second", "checkpoint.resume=weights"), [5, 6, 7])
+        self.assertEqual(steps("given", 5, given, "checkpoint.every=3"), [1, 2, 3, 4, 5])
+        self.assertEqual(steps("third", 6, given, "checkpoint.dir=second", "checkpoint.resume=weights"), [4, 5, 6])
 
     def test_only_what_was_asked_for_is_left(self):
         before = set(os.listdir("/dev/shm"))
