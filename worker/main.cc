@@ -153,7 +153,8 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<DataListener> listener, BindListener(flags));
 
   HoldingStore holdings;
-  const HoldingServer holding_server(*listener, holdings);
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<HoldingServer> holding_server,
+                         HoldingServer::Start(*listener, holdings));
   const TrainerOptions trainer_options{
       .data_root = flags.data_root,
       .output_root = flags.output_root,

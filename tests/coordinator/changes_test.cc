@@ -17,8 +17,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 std::vector<std::string> Paused(const Scenario& scenario) {
   std::vector<std::string> workers;
   for (const SendPause& pause : scenario.ActionsOf<SendPause>()) {
@@ -78,7 +76,7 @@ TEST(Growth, StepsOfAnEpochThatWasNeverHeardToRunAreNotLost) {
   scenario.Do(Lost("w2", 1, "killed by signal 9 (SIGKILL)"));
   // Each survivor holds all of step 9, and of step 12 its own shard and that of the rank before.
   for (const int rank : {0, 1}) {
-    v1::DurableEvent event = Changed(scenario.job(id), rank, v1::RankChanged::MILESTONE_RELEASED);
+    v1::DurableEvent event = Changed(scenario.job(id), rank, kReleased);
     auto& holdings = *event.mutable_rank_changed()->mutable_holdings();
     for (const int owner : {0, 1}) *holdings.Add() = Held(1, 2, owner, 9);
     for (const int owner : {rank, (rank + 2) % 3}) *holdings.Add() = Held(2, 3, owner, 12);

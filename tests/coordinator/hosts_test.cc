@@ -40,7 +40,7 @@ JobId RunJob(Scenario& scenario, const JobRequest& request) {
   spec = NormalizeJobSpec(spec);
   spec.mutable_checkpoint()->clear_dir();
   scenario.Do(std::move(submitted));
-  scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  scenario.ReportAll(id, kReady);
   scenario.Do(Progressed(scenario.job(id), 7));
   return id;
 }

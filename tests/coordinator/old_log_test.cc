@@ -21,8 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 // It says hello as this rank.
 v1::DurableEvent Claims(const std::string& worker, const std::string& job, int64_t epoch,
                         int rank) {
@@ -41,7 +39,7 @@ v1::DurableEvent Freed(const std::string& worker, const std::string& job, int64_
   changed.set_job_id(job);
   changed.set_epoch(epoch);
   changed.set_rank(rank);
-  changed.set_milestone(v1::RankChanged::MILESTONE_RELEASED);
+  changed.set_milestone(kReleased);
   changed.set_lost_peer(-1);
   changed.set_worker_id(worker);
   changed.set_incarnation(1);

@@ -19,9 +19,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-constexpr auto kFinished = v1::RankChanged::MILESTONE_FINISHED;
-
 // F21, F22: the death of one is known to all at once, and the reason says all there is.
 TEST(Recovery, ADeathEndsTheEpochAtOnceForEverybody) {
   Scenario scenario;

@@ -17,18 +17,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-constexpr auto kFinished = v1::RankChanged::MILESTONE_FINISHED;
-constexpr auto kReleased = v1::RankChanged::MILESTONE_RELEASED;
-
-// A job of three ranks on w0, w1, w2 that runs.
-JobId RunThreeRanks(Scenario& scenario) {
-  scenario.JoinWorkers(3);
-  const JobId id = scenario.Submit({.min_workers = 3, .max_workers = 3});
-  scenario.ReportAll(id, kReady);
-  return id;
-}
-
 TEST(JobReducer, TakesAJobFromQueuedToSucceeded) {
   Scenario scenario;
   const JobId id = scenario.Submit({.min_workers = 2, .max_workers = 2});
@@ -135,7 +123,7 @@ TEST(JobReducer, AJobThatFitsNowhereHoldsNobodyUp) {
 
 TEST(JobReducer, ADeathAfterTheEndOnlyFreesTheRecord) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(CancelRequest(id));
   scenario.Do(Lost("w2", 1, "killed by signal 15 (SIGTERM)"));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_CANCELLED);
@@ -145,7 +133,7 @@ TEST(JobReducer, ADeathAfterTheEndOnlyFreesTheRecord) {
 
 TEST(JobReducer, AFailureThatWouldComeAgainFailsTheJobAndNamesAllThereIs) {  // F54
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   v1::DurableEvent failed = Failed(scenario.job(id), 2, "no memory for 8 GB", 3);
   failed.mutable_rank_changed()->set_operation("h.3 forward");
   failed.mutable_rank_changed()->set_final(true);
@@ -159,7 +147,7 @@ TEST(JobReducer, AFailureThatWouldComeAgainFailsTheJobAndNamesAllThereIs) {  // 
 
 TEST(JobReducer, AFormationTimerOfARunningJobChangesNothing) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(ExpireFormation(scenario.job(id)));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RUNNING);
 }
@@ -187,7 +175,7 @@ TEST(JobReducer, CancelsAFormingJob) {
 
 TEST(JobReducer, CancelsARunningJobOnce) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(CancelRequest(id));
   EXPECT_THAT(scenario.Aborted(), SizeIs(3));
   scenario.Do(CancelRequest(id));
@@ -198,7 +186,7 @@ TEST(JobReducer, CancelsARunningJobOnce) {
 
 TEST(JobReducer, ABusyWorkerIsNotPlacedBeforeItIsReleased) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(CancelRequest(id));
   const JobId next = scenario.Submit({.name = "next", .min_workers = 3});
   scenario.Do(Changed(scenario.job(id), 0, kReleased));
@@ -210,7 +198,7 @@ TEST(JobReducer, ABusyWorkerIsNotPlacedBeforeItIsReleased) {
 
 TEST(JobReducer, IgnoresReportsOfAnotherEpoch) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   for (const int64_t epoch : {0, 2}) {
     v1::DurableEvent stale = Failed(scenario.job(id), 0, "late", 1);
     stale.mutable_rank_changed()->set_epoch(epoch);
@@ -222,7 +210,7 @@ TEST(JobReducer, IgnoresReportsOfAnotherEpoch) {
 
 TEST(JobReducer, IgnoresReportsOfAnotherIncarnationOrWorker) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   v1::DurableEvent stale = Failed(scenario.job(id), 0, "late", 1);
   stale.mutable_rank_changed()->set_incarnation(7);
   scenario.Do(stale);
@@ -235,7 +223,7 @@ TEST(JobReducer, IgnoresReportsOfAnotherIncarnationOrWorker) {
 
 TEST(JobReducer, IgnoresRanksThatDoNotExist) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   for (const int rank : {-1, 3, 1 << 30}) {
     v1::DurableEvent wild = Failed(scenario.job(id), 0, "wild", 1);
     wild.mutable_rank_changed()->set_rank(rank);
@@ -276,7 +264,7 @@ TEST(JobReducer, JobIdsAreReadableAndUnique) {
 
 TEST(JobReducer, ReplayOfTheLogGivesTheSameState) {
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(Lost("w1", 1, "killed by signal 9 (SIGKILL)", 17));
   scenario.Submit({.name = "next", .min_workers = 2});
   scenario.Do(Changed(scenario.job(id), 0, kReleased));

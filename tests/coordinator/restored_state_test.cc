@@ -18,8 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 // A process that was only out of reach, or frozen, comes back with what it holds: it is asked
 // before the next epoch is planned, also when its trainer has ended meanwhile.
 TEST(Recovery, AProcessThatComesBackIsAskedWhatItHolds) {
@@ -65,7 +63,7 @@ TEST(Recovery, WhenNoVersionIsWholeTheNewestCheckpointIsTakenAndTheLossIsTold) {
   // It is certain when a rank has found it whole, and none that is newer.
   EXPECT_EQ(job.step, 17);
   EXPECT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kRollback), IsEmpty());
-  scenario.Do(Changed(job, 0, v1::RankChanged::MILESTONE_READY));
+  scenario.Do(Changed(job, 0, kReady));
   EXPECT_EQ(job.step, 10);
   const std::vector<v1::JobEvent> told = OfKind(scenario.Feed(), v1::JobEvent::kRollback);
   ASSERT_THAT(told, SizeIs(1));
@@ -82,7 +80,7 @@ TEST(Recovery, WithoutACheckpointItBeginsAtTheStart) {
   scenario.ReleaseAll(id, 17);
   EXPECT_EQ(scenario.job(id).restore.step, 0);
   EXPECT_THAT(scenario.job(id).restore.checkpoint, IsEmpty());
-  scenario.Do(Changed(scenario.job(id), 0, v1::RankChanged::MILESTONE_READY));
+  scenario.Do(Changed(scenario.job(id), 0, kReady));
   ASSERT_THAT(OfKind(scenario.Feed(), v1::JobEvent::kRollback), SizeIs(1));
 }
 

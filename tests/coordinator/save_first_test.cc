@@ -22,8 +22,6 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 // A job that needs all its `world` ranks and has completed step 5.
 JobId RunAll(Scenario& scenario, int world, const std::string& dir, int64_t tensor = 1) {
   scenario.JoinWorkers(world);

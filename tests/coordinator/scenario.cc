@@ -114,7 +114,7 @@ v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milest
 }
 
 v1::DurableEvent Measured(const JobRecord& job, int rank, double step_seconds) {
-  v1::DurableEvent event = Changed(job, rank, v1::RankChanged::MILESTONE_FINISHED);
+  v1::DurableEvent event = Changed(job, rank, kFinished);
   v1::TrialReport& trial = *event.mutable_rank_changed()->mutable_trial();
   trial.set_number(job.trials.number);
   if (job.trials.phase == Trials::Phase::kTrial) {
@@ -210,7 +210,7 @@ google::protobuf::RepeatedPtrField<v1::Holding> HoldingsOf(const JobRecord& job,
 }  // namespace
 
 v1::DurableEvent Released(const JobRecord& job, int rank, int64_t step) {
-  v1::DurableEvent event = Changed(job, rank, v1::RankChanged::MILESTONE_RELEASED);
+  v1::DurableEvent event = Changed(job, rank, kReleased);
   event.mutable_rank_changed()->set_step(step);
   *event.mutable_rank_changed()->mutable_holdings() =
       HoldingsOf(job, job.ranks[rank].worker, rank, step);
@@ -248,8 +248,13 @@ JobId Scenario::Submit(const JobRequest& request) {
 
 JobId Scenario::Run(const JobRequest& request) {
   const JobId id = Submit(request);
-  ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  ReportAll(id, kReady);
   return id;
+}
+
+JobId Scenario::RunOnAll(int workers) {
+  JoinWorkers(workers);
+  return Run({.min_workers = workers, .max_workers = workers});
 }
 
 void Scenario::ReleaseAll(const JobId& id, int64_t step) {
@@ -274,7 +279,7 @@ void Scenario::ReportAll(const JobId& id, v1::RankChanged::Milestone milestone) 
 }
 
 void Scenario::MeasureAll(const JobId& id, double step_seconds) {
-  ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  ReportAll(id, kReady);
   // The last one begins the next epoch.
   const JobRecord before = job(id);
   for (int rank = 0; rank < static_cast<int>(before.ranks.size()); ++rank) {

@@ -11,6 +11,10 @@
 
 namespace sherd {
 
+inline constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
+inline constexpr auto kReleased = v1::RankChanged::MILESTONE_RELEASED;
+inline constexpr auto kFinished = v1::RankChanged::MILESTONE_FINISHED;
+
 // What a test asks of a job.
 struct JobRequest {
   std::string name = "tiny";
@@ -67,6 +71,8 @@ class Scenario {
   JobId Submit(const JobRequest& request = {});
   // Submits a job that finds its workers, and all its ranks are ready.
   JobId Run(const JobRequest& request);
+  // So many workers join, and run a job that needs them all.
+  JobId RunOnAll(int workers);
   // Of the job's epoch, whoever has not left it answers; all hold `step`.
   void ReleaseAll(const JobId& id, int64_t step);
   void ReportAll(const JobId& id, v1::RankChanged::Milestone milestone);

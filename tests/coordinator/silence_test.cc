@@ -18,8 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 // Two ranks that each hold all, after step 5.
 JobId RunTwo(Scenario& scenario) {
   scenario.JoinWorkers(2);
@@ -144,7 +142,7 @@ TEST(Silence, WhoFinishedMeanwhileIsWaitedForUntilItSaysWhatItHolds) {
   scenario.Do(Silent("w0", 1, 5));
   scenario.Do(Silent("w1", 1, 5));
   scenario.Do(Back(ended, 0));
-  scenario.Do(Changed(ended, 0, v1::RankChanged::MILESTONE_FINISHED));
+  scenario.Do(Changed(ended, 0, kFinished));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   scenario.Do(Released(ended, 0, 9));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_FORMING);

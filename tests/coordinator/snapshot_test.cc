@@ -84,7 +84,7 @@ TEST(Snapshot, AStateReadFromItGoesOnAsTheOneWritten) {
   const size_t before = scenario.log().size();
   scenario.ReleaseAll(id, 3);
   scenario.Submit();
-  scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  scenario.ReportAll(id, kReady);
   Actions actions;
   for (size_t at = before; at < scenario.log().size(); ++at) {
     actions = Apply(scenario.log()[at], copy);
@@ -138,7 +138,7 @@ TEST(Snapshot, JobsThatHaveEndedAreSmall) {
     scenario.Do(Progressed(scenario.job(id), 17));
     scenario.Do(Failed(scenario.job(id), 1, std::string(3000, 'x'), 17));
     scenario.ReleaseAll(id, 17);
-    scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+    scenario.ReportAll(id, kReady);
     scenario.Do(Progressed(scenario.job(id), 18));
     const JobRecord last = scenario.job(id);
     scenario.Do(CancelRequest(id));
@@ -199,7 +199,7 @@ TEST(Forgetting, AWorkerOfAForgottenJobIsFreed) {
   changed.set_job_id("forgotten-1");
   changed.set_epoch(3);
   changed.set_rank(1);
-  changed.set_milestone(v1::RankChanged::MILESTONE_RELEASED);
+  changed.set_milestone(kReleased);
   changed.set_worker_id("w0");
   changed.set_incarnation(1);
   changed.add_holdings()->set_step(2);

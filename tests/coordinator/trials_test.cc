@@ -21,9 +21,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-constexpr auto kReleased = v1::RankChanged::MILESTONE_RELEASED;
-
 using Phase = Trials::Phase;
 
 TEST(Trials, ItsFirstEpochProbesTheMachines) {
@@ -111,7 +108,7 @@ TEST(Trials, TheFastestThatWasMeasuredIsTakenAndTrained) {
                                   [](const v1::JobEvent& event) { return event.has_epoch(); });
   ASSERT_NE(epoch, feed.end());
   EXPECT_EQ(epoch->epoch().reason(), "every rank is ready");
-  scenario.ReportAll(id, v1::RankChanged::MILESTONE_FINISHED);
+  scenario.ReportAll(id, kFinished);
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_SUCCEEDED);
 }
 

@@ -14,8 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 // A job of four workers for which there are six kinds of layouts and no other micro-batch.
 class TrialTurns : public ::testing::Test {
  protected:

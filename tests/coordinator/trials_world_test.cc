@@ -24,8 +24,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr auto kReady = v1::RankChanged::MILESTONE_READY;
-
 using Phase = Trials::Phase;
 
 // Trains, commits `step`, and loses a worker for good.

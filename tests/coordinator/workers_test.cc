@@ -16,17 +16,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr auto kReleased = v1::RankChanged::MILESTONE_RELEASED;
-
-// A job of three ranks on w0, w1, w2 that runs.
-JobId RunThreeRanks(Scenario& scenario) {
-  scenario.JoinWorkers(3);
-  return scenario.Run({.min_workers = 3, .max_workers = 3});
-}
-
 TEST(Workers, ANewProcessOfAWorkerEndsTheOldOnesRank) {  // F24
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(Joined("w1", 2));
   EXPECT_EQ(scenario.job(id).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(scenario.job(id).reason, HasSubstr("a new process took the worker's place"));
@@ -53,7 +45,7 @@ TEST(Workers, AThawedWorkerLearnsWhatIsNotNeededAnyMore) {
   // The next world is not whole yet: nobody may drop anything.
   scenario.Do(Joined("w1", 1));
   EXPECT_THAT(scenario.ActionsOf<SendRetain>(), IsEmpty());
-  scenario.ReportAll(id, v1::RankChanged::MILESTONE_READY);
+  scenario.ReportAll(id, kReady);
   EXPECT_THAT(scenario.ActionsOf<SendRetain>(), SizeIs(4));
 
   scenario.Do(Lost("w1", 1, "its lease lapsed"));
@@ -71,7 +63,7 @@ TEST(Workers, AThawedWorkerLearnsWhatIsNotNeededAnyMore) {
 
 TEST(Workers, AThawedWorkerIsIdleOnlyAfterItLeftItsOldRank) {  // F24
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(Lost("w1", 1, "its lease lapsed"));
   v1::DurableEvent back = Joined("w1", 1);
   back.mutable_worker_joined()->set_job_id(id.value());
@@ -100,7 +92,7 @@ TEST(Workers, AHelloTakesNoSeatOfALiveEpoch) {  // F55
   for (const int rank : {0, 1, 3, -1, 1 << 30}) {
     for (const int64_t epoch : {1, 2, 1 << 20}) {
       Scenario scenario;
-      const JobId id = RunThreeRanks(scenario);
+      const JobId id = scenario.RunOnAll(3);
       v1::DurableEvent liar = Joined("x", 1);
       liar.mutable_worker_joined()->set_job_id(id.value());
       liar.mutable_worker_joined()->set_epoch(epoch);
@@ -122,7 +114,7 @@ TEST(Workers, AHelloTakesNoSeatOfALiveEpoch) {  // F55
 
 TEST(Workers, AHelloTakesOnlyItsOwnSeatOfAnEndedEpoch) {  // F55
   Scenario scenario;
-  const JobId id = RunThreeRanks(scenario);
+  const JobId id = scenario.RunOnAll(3);
   scenario.Do(CancelRequest(id));
   for (const int rank : {1, 3, -1, 1 << 30}) {
     v1::DurableEvent liar = Joined("x", 10 + static_cast<uint64_t>(rank + 1));

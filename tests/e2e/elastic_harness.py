@@ -64,6 +64,19 @@ class Elastic(EndToEnd):
                 return pid
         return None
 
+    def kill_together(self, job, ranks, supervisor):
+        """SIGKILL to the processes of several ranks, one right after the other."""
+        processes = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
+                     for each in self.get(job)["ranks"]}
+        for rank in ranks:
+            os.kill(processes[rank], signal.SIGKILL)
+
+    def the_rollback(self, job):
+        """The one that a job which has ended tells of."""
+        rollbacks = [event for event in self.feed(job) if event["event"] == "rollback"]
+        self.assertEqual(len(rollbacks), 1)
+        return rollbacks[0]
+
     def over(self, job):
         return self.state(job) in ("SUCCEEDED", "FAILED")
 

@@ -7,7 +7,7 @@ import time
 import unittest
 
 from elastic_harness import LAYOUTS, Elastic, curve, is_state
-from harness import LIMIT, alive, children_of, devices, quantile, wait_for
+from harness import LIMIT, alive, children_of, quantile, wait_for
 
 COORDINATOR_KILLS = int(os.environ.get("SHERD_TEST_COORDINATOR_KILLS", "10"))
 LONG = 1000000  # steps that no test waits for
@@ -128,9 +128,8 @@ class Kills(Elastic):
         self.start_workers(2, "--name", "second")
         self.wait_for_state(job, "SUCCEEDED")
         # Both processes and all copies are gone: what was lost is said.
-        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
-        self.assertEqual(len(rollback), 1)
-        self.assertEqual(rollback[0]["to_step"], 0)
+        rollback = self.the_rollback(job)
+        self.assertEqual(rollback["to_step"], 0)
 
     def test_two_at_once_that_are_not_each_others_holders(self):
         self.start_coordinator()
@@ -140,10 +139,7 @@ class Kills(Elastic):
         self.wait_for_workers(6)
         job = self.elastic_job("two", steps=700)
         self.wait_for_step(job, 40)
-        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
-                 for each in self.get(job)["ranks"]}
-        for rank in (0, 2):
-            os.kill(ranks[rank], signal.SIGKILL)
+        self.kill_together(job, (0, 2), supervisor)
         self.wait_for_state(job, "SUCCEEDED")
         events = self.feed(job)
         self.assertEqual(curve(events), expected)
@@ -154,15 +150,11 @@ class Kills(Elastic):
         self.wait_for_workers(6)
         job = self.elastic_job("both", steps=700)
         self.wait_for_step(job, 40)
-        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
-                 for each in self.get(job)["ranks"]}
-        for rank in (1, 2):
-            os.kill(ranks[rank], signal.SIGKILL)
+        self.kill_together(job, (1, 2), supervisor)
         self.wait_for_state(job, "SUCCEEDED")
-        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
-        self.assertEqual(len(rollback), 1)
-        self.assertGreaterEqual(rollback[0]["from_step"], 40)
-        self.assertEqual(rollback[0]["to_step"], 0)
+        rollback = self.the_rollback(job)
+        self.assertGreaterEqual(rollback["from_step"], 40)
+        self.assertEqual(rollback["to_step"], 0)
 
     def test_a_job_that_never_gets_far_fails_with_the_cause(self):  # F38
         self.start_coordinator()

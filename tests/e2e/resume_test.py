@@ -92,15 +92,11 @@ class Checkpoints(Elastic):
         job = self.elastic_job("back", "checkpoint.every=20", steps=900)
         wait_for(lambda: any((self.scratch / "weights-back").glob("step-*/manifest.json")), "a checkpoint")
         self.wait_for_step(job, 60)
-        ranks = {each["rank"]: devices(supervisor)[each["worker"].split("/")[1]]
-                 for each in self.get(job)["ranks"]}
-        for rank in (1, 2):
-            os.kill(ranks[rank], signal.SIGKILL)
+        self.kill_together(job, (1, 2), supervisor)
         self.wait_for_state(job, "SUCCEEDED")
-        rollback = [event for event in self.feed(job) if event["event"] == "rollback"]
-        self.assertEqual(len(rollback), 1)
-        self.assertGreaterEqual(rollback[0]["to_step"], 20)
-        self.assertEqual(rollback[0]["to_step"] % 20, 0)
+        rollback = self.the_rollback(job)
+        self.assertGreaterEqual(rollback["to_step"], 20)
+        self.assertEqual(rollback["to_step"] % 20, 0)
 
 
 if __name__ == "__main__":

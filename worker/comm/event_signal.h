@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
-#include "common/check.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/comm/file_descriptor.h"
 
 namespace sherd {
@@ -14,7 +16,13 @@ namespace sherd {
 // Tells threads that wait in poll() that something has happened, once and for all. Thread-safe.
 class EventSignal {
  public:
-  EventSignal() { SHERD_CHECK(event_.valid()); }
+  // kResourceExhausted when the process has no descriptor left for it.
+  static absl::StatusOr<EventSignal> Make() {
+    FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event.valid()) return absl::ResourceExhaustedError("the process has no descriptor left");
+    return EventSignal(std::move(event));
+  }
+
   void Set() const {
     const uint64_t one = 1;
     (void)!::write(event_.get(), &one, sizeof(one));
@@ -27,7 +35,9 @@ class EventSignal {
   int descriptor() const { return event_.get(); }
 
  private:
-  FileDescriptor event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  explicit EventSignal(FileDescriptor event) : event_(std::move(event)) {}
+
+  FileDescriptor event_;
 };
 
 }  // namespace sherd

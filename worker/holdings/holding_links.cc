@@ -111,8 +111,14 @@ absl::Status StatusOf(const ReceivedLinkMessage& received) {
 
 }  // namespace
 
-HoldingServer::HoldingServer(DataListener& listener, HoldingStore& store)
-    : listener_(listener), store_(store) {
+absl::StatusOr<std::unique_ptr<HoldingServer>> HoldingServer::Start(DataListener& listener,
+                                                                    HoldingStore& store) {
+  SHERD_ASSIGN_OR_RETURN(EventSignal stop, EventSignal::Make());
+  return std::unique_ptr<HoldingServer>(new HoldingServer(listener, store, std::move(stop)));
+}
+
+HoldingServer::HoldingServer(DataListener& listener, HoldingStore& store, EventSignal stop)
+    : listener_(listener), store_(store), threads_(std::move(stop)) {
   listener_.ServeHoldings(
       [this](FileDescriptor link, const LinkHolding& said, FileDescriptor attached) {
         Answer(std::move(link), said, std::move(attached));

@@ -22,7 +22,9 @@ namespace sherd {
 // their epoch, or with this. `listener` and `store` must outlive it.
 class HoldingServer {
  public:
-  HoldingServer(DataListener& listener, HoldingStore& store);
+  // kResourceExhausted when the process has no descriptor left.
+  static absl::StatusOr<std::unique_ptr<HoldingServer>> Start(DataListener& listener,
+                                                              HoldingStore& store);
   ~HoldingServer();
   HoldingServer(const HoldingServer&) = delete;
 
@@ -30,6 +32,7 @@ class HoldingServer {
   size_t links() const { return threads_.running(); }
 
  private:
+  HoldingServer(DataListener& listener, HoldingStore& store, EventSignal stop);
   void Answer(FileDescriptor link, const LinkHolding& said, FileDescriptor attached);
   // What is wished over TCP, on a thread of its own. Not OK: nothing is, and `link` is left.
   absl::Status Serve(FileDescriptor& link, const LinkHolding& said);

@@ -75,15 +75,13 @@ void HoldingStore::Expect(const v1::Hold& hold) {
   // What is said again, by a coordinator that was started again, ends nothing.
   ExpectNone(hold.job_id(), hold.epoch() - 1);
   Expected& expected = expected_[hold.job_id()];
-  if (expected.over == nullptr) expected.over = std::make_shared<const EventSignal>();
   expected.epoch = hold.epoch();
   expected.world = hold.world();
   expected.owners = {hold.owners().begin(), hold.owners().end()};
   expected.secret = hold.secret();
 }
 
-absl::StatusOr<std::shared_ptr<const EventSignal>> HoldingStore::CheckExpected(
-    const HoldingKey& key, absl::string_view secret) const {
+absl::Status HoldingStore::CheckExpected(const HoldingKey& key, absl::string_view secret) const {
   SHERD_RETURN_IF_ERROR(CheckOpen(key.job_id, key.epoch));
   const auto found = expected_.find(key.job_id);
   if (found == expected_.end() || found->second.epoch < key.epoch) {
@@ -103,13 +101,19 @@ absl::StatusOr<std::shared_ptr<const EventSignal>> HoldingStore::CheckExpected(
     return absl::PermissionDeniedError(absl::StrCat(
         "the process is not to store the shard of rank ", key.owner, " of ", key.world));
   }
-  return expected.over;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const EventSignal>> HoldingStore::Admit(
-    const HoldingKey& key, absl::string_view secret) const {
+absl::StatusOr<std::shared_ptr<const EventSignal>> HoldingStore::Admit(const HoldingKey& key,
+                                                                       absl::string_view secret) {
   absl::MutexLock lock(&mutex_);
-  return CheckExpected(key, secret);
+  SHERD_RETURN_IF_ERROR(CheckExpected(key, secret));
+  std::shared_ptr<const EventSignal>& over = expected_.at(key.job_id).over;
+  if (over == nullptr) {
+    SHERD_ASSIGN_OR_RETURN(EventSignal made, EventSignal::Make());
+    over = std::make_shared<const EventSignal>(std::move(made));
+  }
+  return over;
 }
 
 absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingStore::MakeFor(const HoldingKey& key,
@@ -121,7 +125,7 @@ absl::StatusOr<std::shared_ptr<HoldingSegment>> HoldingStore::MakeFor(const Hold
     SHERD_ASSIGN_OR_RETURN(std::shared_ptr<HoldingSegment> segment,
                            HoldingSegment::Create(key, slot_bytes, budget_));
     absl::MutexLock lock(&mutex_);
-    SHERD_RETURN_IF_ERROR(CheckExpected(key, secret).status());
+    SHERD_RETURN_IF_ERROR(CheckExpected(key, secret));
     const auto [added, is_new] =
         segments_.try_emplace(key, Kept{segment, std::string(secret), /*made_for_other=*/true});
     if (is_new) return segment;
@@ -143,7 +147,7 @@ int64_t HoldingStore::BytesFor(absl::string_view job_id, int64_t epoch) const {
 void HoldingStore::ExpectNone(const std::string& job_id, int64_t epoch) {
   const auto found = expected_.find(job_id);
   if (found == expected_.end() || found->second.epoch > epoch) return;
-  found->second.over->Set();
+  if (found->second.over != nullptr) found->second.over->Set();
   expected_.erase(found);
 }
 

@@ -52,9 +52,10 @@ class HoldingStore {
   // past. Replaces what was said of the job and its older epochs.
   void Expect(const v1::Hold& hold) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the owner may come; what tells that its time is over. kNotFound: not yet, for it has
-  // not been heard of here; kFailedPrecondition: its epoch is over; kPermissionDenied.
+  // not been heard of here; kFailedPrecondition: its epoch is over; kPermissionDenied;
+  // kResourceExhausted: the process has no descriptor left to tell it by.
   absl::StatusOr<std::shared_ptr<const EventSignal>> Admit(const HoldingKey& key,
-                                                           absl::string_view secret) const
+                                                           absl::string_view secret)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes a segment for one that may. Errors of Admit and Make; kAlreadyExists when there is one.
   absl::StatusOr<std::shared_ptr<HoldingSegment>> MakeFor(const HoldingKey& key, int64_t slot_bytes,
@@ -88,14 +89,13 @@ class HoldingStore {
     int world = 0;
     std::set<int> owners;
     std::string secret;
-    std::shared_ptr<const EventSignal> over;
+    std::shared_ptr<const EventSignal> over;  // null until an owner has come
   };
 
   absl::Status Add(Kept kept) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckOpen(const std::string& job_id, int64_t epoch) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<const EventSignal>> CheckExpected(const HoldingKey& key,
-                                                                   absl::string_view secret) const
+  absl::Status CheckExpected(const HoldingKey& key, absl::string_view secret) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Nobody is expected for this epoch of the job or an older one.
   void ExpectNone(const std::string& job_id, int64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <list>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
@@ -16,7 +17,8 @@ class LinkThreads {
  public:
   static constexpr size_t kMost = 256;
 
-  LinkThreads() = default;
+  // They are told by `stop` to end.
+  explicit LinkThreads(EventSignal stop) : stop_(std::move(stop)) {}
   // Sets stop() and waits for all of them.
   ~LinkThreads();
   LinkThreads(const LinkThreads&) = delete;
@@ -32,7 +34,7 @@ class LinkThreads {
   using Threads = std::list<std::thread>;
   void End(Threads::iterator self) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  EventSignal stop_;
+  const EventSignal stop_;
   mutable absl::Mutex mutex_;
   Threads running_ ABSL_GUARDED_BY(mutex_);
   // At most one is left: who ends next waits for it.

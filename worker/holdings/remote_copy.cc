@@ -29,7 +29,13 @@ absl::StatusOr<std::unique_ptr<RemoteCopy>> RemoteCopy::Open(const std::string& 
                                                              const std::string& secret,
                                                              const FormationAbort& abort,
                                                              CopyWatch watch) {
-  std::unique_ptr<RemoteCopy> copy(new RemoteCopy(address, segment, abort, std::move(watch)));
+  absl::StatusOr<EventSignal> left = EventSignal::Make();
+  if (!left.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this rank's process has no descriptor left to have its shard stored by, at ", address));
+  }
+  std::unique_ptr<RemoteCopy> copy(
+      new RemoteCopy(address, segment, abort, std::move(watch), *std::move(left)));
   const absl::Status connected = copy->Connect(secret);
   if (!connected.ok()) return copy->Explain(connected);
   return copy;

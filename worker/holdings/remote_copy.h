@@ -23,7 +23,8 @@ class RemoteCopy {
  public:
   // Has the process at `address` ("tcp:HOST:PORT") store `segment`'s versions from now on. One that
   // has not been told yet that it is to is asked again, for kHoldingAnswerTime. `watch`
-  // goes along with what is sent. `segment` and `abort` must outlive it.
+  // goes along with what is sent. `segment` and `abort` must outlive it. Also kResourceExhausted,
+  // which is nobody else's doing, when this process has no descriptor left.
   static absl::StatusOr<std::unique_ptr<RemoteCopy>> Open(const std::string& address,
                                                           const HoldingSegment& segment,
                                                           const std::string& secret,
@@ -43,8 +44,12 @@ class RemoteCopy {
 
  private:
   RemoteCopy(const std::string& address, const HoldingSegment& segment, const FormationAbort& abort,
-             CopyWatch watch)
-      : address_(address), segment_(segment), abort_(abort), watch_(std::move(watch)) {}
+             CopyWatch watch, EventSignal left)
+      : address_(address),
+        segment_(segment),
+        abort_(abort),
+        watch_(std::move(watch)),
+        left_(std::move(left)) {}
   absl::Status Connect(const std::string& secret);
   absl::Status AskOnce(const LinkHolding& wish, const Deadline& deadline);
   absl::Status SendSlot(int slot);

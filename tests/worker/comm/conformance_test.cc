@@ -1,30 +1,17 @@
-// What every Communicator does when nothing fails. One suite for all implementations.
+// What every Communicator's collectives give when nothing fails. One suite for all implementations.
+#include "conformance.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstring>
+#include <random>
+#include <vector>
 
-#include "absl/synchronization/notification.h"
-#include "communicator_kinds.h"
 #include "reference_tree.h"
 
 namespace sherd {
 namespace {
-
-constexpr std::array kWorlds = {1, 2, 3, 4, 5, 6, 7, 8};
-
-class Conformance : public testing::TestWithParam<CommunicatorKind> {
- protected:
-  // Calls `rank_main` for each rank of a new group; it ends with the group intact.
-  void InGroup(int size, int64_t arena_bytes,
-               const std::function<void(Communicator& comm)>& rank_main) {
-    SCOPED_TRACE(testing::Message() << "world " << size);
-    auto members = GetParam().form(size, {.arena_bytes = arena_bytes});
-    RunRanks(size, [&](int rank) { rank_main(*members[static_cast<size_t>(rank)]); });
-  }
-};
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, testing::ValuesIn(ConformanceKinds()),
                          [](const auto& test) { return test.param.name; });
@@ -281,160 +268,6 @@ TEST_P(Conformance, ExchangeCopiesRecordsWhenEnqueued) {
         ASSERT_TRUE(comm.Wait(ticket).ok());
         EXPECT_EQ(records, expected);
       }
-    });
-  }
-}
-
-TEST_P(Conformance, NobodyLeavesABarrierBeforeAllHaveEntered) {
-  std::atomic<int> entered{0};
-  InGroup(5, 0, [&](Communicator& comm) {
-    for (int round = 1; round <= 20; ++round) {
-      entered.fetch_add(1);
-      ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
-      EXPECT_GE(entered.load(), 5 * round);
-    }
-  });
-}
-
-TEST_P(Conformance, EnqueuedOperationsRunInOrderWithoutWaiting) {
-  for (const int size : {1, 2, 4}) {
-    InGroup(size, 1 << 16, [size](Communicator& comm) {
-      // Each round doubles, adds and spreads what the round before left: order shows in the sum.
-      constexpr int kRounds = 50;
-      auto* value = reinterpret_cast<float*>(comm.arena());
-      value[0] = static_cast<float>(comm.rank() + 1);
-      std::vector<Values> gathered(kRounds, Values(static_cast<size_t>(4 * size)));
-      std::vector<Ticket> tickets;
-      for (int round = 0; round < kRounds; ++round) {
-        comm.AllReduce(value, 1, DType::kF32, round < 10 ? size : 1);
-        comm.Broadcast(value, 4, round % size);
-        comm.Barrier();
-        tickets.push_back(comm.AllGather(value, gathered[static_cast<size_t>(round)].data(), 4));
-      }
-      EXPECT_TRUE(std::is_sorted(tickets.begin(), tickets.end()));
-      ASSERT_TRUE(comm.Wait(tickets.back()).ok());
-      float expected = static_cast<float>(size * (size + 1) / 2);
-      for (int round = 0; round < kRounds; ++round) {
-        if (round > 0 && round < 10) expected *= static_cast<float>(size);
-        for (int rank = 0; rank < size; ++rank) {
-          EXPECT_EQ(ValueAt(gathered[static_cast<size_t>(round)], DType::kF32, rank), expected);
-        }
-      }
-      for (const Ticket ticket : tickets) EXPECT_TRUE(comm.Wait(ticket).ok());
-    });
-  }
-}
-
-// F9: who starts a collective goes on computing, though the others have not come yet.
-TEST_P(Conformance, StartingACollectiveWaitsForNobody) {
-  absl::Notification started;
-  InGroup(3, 1 << 16, [&](Communicator& comm) {
-    if (comm.rank() > 0) {
-      ASSERT_TRUE(started.WaitForNotificationWithTimeout(absl::Seconds(5)));
-    }
-    MemoryMeter meter;
-    TreeAccumulator tree(meter, Pool::kGrads, 10, DType::kF32, 3);
-    Values gathered(3 * 40);
-    const Values record(8);
-    Values records(3 * 8);
-    comm.AllGather(comm.arena(), gathered.data(), 40);
-    comm.ReduceScatter(comm.arena(), 3, &tree);
-    comm.ReduceScatterInPlace(comm.arena(), {30}, DType::kF32, 3);
-    comm.AllReduce(comm.arena(), 30, DType::kF32, 3);
-    comm.Broadcast(comm.arena(), 40, 0);
-    comm.Exchange(record.data(), records.data(), 8);
-    const Ticket last = comm.Barrier();
-    if (comm.rank() == 0) started.Notify();
-    ASSERT_TRUE(comm.Wait(last).ok());
-  });
-}
-
-// F8: a buffer is free for its owner when Wait returns, however slow the others are.
-TEST_P(Conformance, BuffersMayBeRewrittenAsSoonAsWaitReturns) {
-  InGroup(4, 1 << 20, [](Communicator& comm) {
-    constexpr int64_t kElements = 4 * 5000;
-    auto* data = reinterpret_cast<float*>(comm.arena());
-    std::vector<float> gathered(4 * kElements);
-    for (int round = 1; round <= 30; ++round) {
-      std::fill_n(data, kElements, static_cast<float>(round));
-      ASSERT_TRUE(comm.Wait(comm.AllGather(data, gathered.data(), kElements * 4)).ok());
-      std::fill_n(data, kElements, static_cast<float>(2 * round));
-      EXPECT_EQ(std::count(gathered.begin(), gathered.end(), static_cast<float>(round)),
-                4 * kElements);
-      MemoryMeter meter;
-      TreeAccumulator tree(meter, Pool::kGrads, kElements / 4, DType::kF32, 4);
-      ASSERT_TRUE(comm.Wait(comm.ReduceScatter(data, 4, &tree)).ok());
-      std::fill_n(data, kElements, static_cast<float>(3 * round));
-      const auto* sum = static_cast<const float*>(tree.Finish());
-      EXPECT_EQ(std::count(sum, sum + kElements / 4, static_cast<float>(8 * round)), kElements / 4);
-      ASSERT_TRUE(comm.Wait(comm.AllReduce(data, kElements, DType::kF32, 4)).ok());
-      EXPECT_EQ(std::count(data, data + kElements, static_cast<float>(12 * round)), kElements);
-    }
-  });
-}
-
-struct Traffic {
-  int64_t bytes = 0;
-  int64_t messages = 0;
-};
-void ExpectTraffic(const Communicator& comm, Collective op, Traffic expected, int64_t calls) {
-  const WireCount count = comm.counts()[static_cast<size_t>(op)];
-  EXPECT_EQ(count.bytes, expected.bytes) << NameOf(op) << " of rank " << comm.rank();
-  EXPECT_EQ(count.messages, expected.messages) << NameOf(op) << " of rank " << comm.rank();
-  EXPECT_EQ(count.calls, calls) << NameOf(op);
-  EXPECT_GT(count.seconds, 0);
-}
-
-TEST_P(Conformance, CountsEveryByteThatPeersTake) {
-  for (const int size : kWorlds) {
-    InGroup(size, 1 << 16, [size](Communicator& comm) {
-      const int64_t n = size;
-      const int64_t others = n - 1;
-      const bool contributes = comm.rank() < (size + 1) / 2;
-      Values out(static_cast<size_t>(n * 1000));
-      Values record(24);
-      Values records(static_cast<size_t>(n * 24));
-      comm.AllGather(comm.arena(), out.data(), 1000);
-      comm.AllGather(comm.arena(), out.data(), 0);
-      MemoryMeter meter;
-      TreeAccumulator tree(meter, Pool::kGrads, 101, DType::kBF16, 2 * size);
-      comm.ReduceScatter(comm.arena(), size, &tree);
-      comm.ReduceScatter(comm.arena(), (size + 1) / 2, &tree);
-      comm.Broadcast(comm.arena(), 77, size - 1);
-      comm.Exchange(record.data(), records.data(), 24);
-      ASSERT_TRUE(comm.Wait(comm.Barrier()).ok());
-      ExpectTraffic(comm, Collective::kAllGather, {others * 1000, others}, 2);
-      const int64_t reductions = contributes ? 2 : 1;
-      ExpectTraffic(comm, Collective::kReduceScatter,
-                    {reductions * others * 101 * 2, reductions * others}, 2);
-      const bool root = comm.rank() == size - 1;
-      ExpectTraffic(comm, Collective::kBroadcast, {root ? others * 77 : 0, root ? others : 0}, 1);
-      ExpectTraffic(comm, Collective::kExchange, {others * 24, others}, 1);
-      ExpectTraffic(comm, Collective::kBarrier, {0, 0}, 1);
-    });
-  }
-}
-
-// Rank p reduces the elements [p·E/n, (p+1)·E/n), rounded down, and sends them to all; a
-// contributor sends the rest of its own to those that reduce it. A whole reduction sends 2(n−1)·E
-// in all.
-TEST_P(Conformance, CountsAllReduceToTheByte) {
-  for (const int size : kWorlds) {
-    InGroup(size, 1 << 16, [size](Communicator& comm) {
-      const int64_t n = size;
-      const int64_t others = n - 1;
-      const int64_t elements = 1003;
-      const int64_t rank = comm.rank();
-      const int64_t chunk = (rank + 1) * elements / n - rank * elements / n;
-      const int contributors = (size + 1) / 2;
-      comm.AllReduce(comm.arena(), elements, DType::kF32, size);
-      ASSERT_TRUE(
-          comm.Wait(comm.AllReduce(comm.arena(), elements, DType::kF32, contributors)).ok());
-      const int64_t reductions = rank < contributors ? 2 : 1;
-      ExpectTraffic(
-          comm, Collective::kAllReduce,
-          {4 * (reductions * (elements - chunk) + 2 * others * chunk), (reductions + 2) * others},
-          2);
     });
   }
 }

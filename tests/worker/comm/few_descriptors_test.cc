@@ -1,9 +1,9 @@
 // A process that has no file descriptors left ends its part in a group with a status, which the
 // other members are told.
+#include "tests/support/few_descriptors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <memory>
 #include <utility>
@@ -17,24 +17,6 @@ namespace sherd {
 namespace {
 
 using testing::HasSubstr;
-
-// While it lives, this process can open `left` more descriptors, if all that it closes are of
-// these.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(int left) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const int lowest = dup(0);
-    close(lowest);
-    rlimit few = before_;
-    few.rlim_cur = static_cast<rlim_t>(lowest + left);
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_;
-};
 
 // Two members whose links are there, and what makes a communicator of each.
 class LinkedPair {

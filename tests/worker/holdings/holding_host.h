@@ -19,7 +19,7 @@ inline constexpr char kSecret[] = "secret of the epoch";
 struct HoldingHost {
   std::unique_ptr<DataListener> listener = *DataListener::Bind();
   HoldingStore store;
-  HoldingServer server{*listener, store};
+  std::unique_ptr<HoldingServer> server = *HoldingServer::Start(*listener, store);
   std::string address() const { return listener->network_address(); }
   // It is to store the shards of these ranks of `key`'s epoch.
   void Expect(const HoldingKey& key, const std::vector<int>& owners);

@@ -21,7 +21,7 @@ constexpr char kSecret[] = "secret of the epoch";
 struct Process {
   std::unique_ptr<DataListener> listener = *DataListener::Bind();
   HoldingStore store;
-  HoldingServer server{*listener, store};
+  std::unique_ptr<HoldingServer> server = *HoldingServer::Start(*listener, store);
 };
 
 TEST(HoldingLinks, AHolderKeepsASegmentAndGivesItToWhoAsks) {

@@ -88,7 +88,7 @@ TEST(RemoteCopy, IsStoredInMemoryOfTheOtherProcess) {
   EXPECT_EQ(reports[2].loss(), 1.0 / 3);
   EXPECT_EQ(holder.store.BytesFor(key.job_id, key.epoch), stored->bytes());
   EXPECT_EQ(holder.store.BytesFor(key.job_id, key.epoch + 1), 0);
-  EXPECT_TRUE(Eventually([&] { return holder.server.links() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return holder.server->links() == 0; }));
 }
 
 TEST(RemoteCopy, TellsHowFarItHasCome) {
@@ -186,7 +186,7 @@ TEST(RemoteCopy, IsNotWrittenBehindAFence) {
   ASSERT_TRUE(Copy(*copy, 1, 0).ok());
   EXPECT_EQ(holder.store.Seal("job-1", 1).size(), 1u);
   // The link ends by itself.
-  EXPECT_TRUE(Eventually([&] { return holder.server.links() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return holder.server->links() == 0; }));
   owner.StoreStep(0, 2);
   const absl::Status sealed = Copy(*copy, 0, 1);
   EXPECT_EQ(sealed.code(), absl::StatusCode::kAborted) << sealed;
@@ -304,7 +304,7 @@ TEST(RemoteCopy, LeavesNothingBehindEpochAfterEpoch) {
       if (epoch % 2 == 0) holder.store.Seal("job-1", epoch);
     }
     holder.store.Retain("job-1", epoch);
-    ASSERT_TRUE(Eventually([&] { return holder.server.links() == 0; }));
+    ASSERT_TRUE(Eventually([&] { return holder.server->links() == 0; }));
     if (epoch == 20) {
       threads = EntriesOf("/proc/self/task");
       descriptors = EntriesOf("/proc/self/fd");

@@ -129,7 +129,7 @@ TEST_F(Strangers, HalfAVersionIsNotStored) {
     ASSERT_TRUE(link.Send(Version(0, 6)).ok());
     ASSERT_TRUE(link.SendBytes(bytes_.data(), kSlotBytes / 2).ok());
   }
-  EXPECT_TRUE(Eventually([&] { return holder_.server.links() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return holder_.server->links() == 0; }));
   EXPECT_EQ(segment().FindStep(5), 1);
   EXPECT_FALSE(segment().Held(0).has_value());
 }
@@ -154,7 +154,7 @@ TEST_F(Strangers, GarbageEndsTheLink) {
     for (size_t at = 1; at < std::min<size_t>(4, garbage.size()); ++at) garbage[at] = std::byte{0};
     ASSERT_TRUE(link.SendBytes(garbage.data(), static_cast<int64_t>(garbage.size())).ok());
   }
-  EXPECT_TRUE(Eventually([&] { return holder_.server.links() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return holder_.server->links() == 0; }));
 }
 
 TEST_F(Strangers, WishesOfTheOtherKindOfLinkAreRefused) {
@@ -185,7 +185,7 @@ TEST_F(Strangers, NoMoreLinksAreServedThanMayBe) {
   ASSERT_TRUE(late.Send(wish).ok());
   EXPECT_EQ(late.Receive<LinkStored>(kLong).status().code(), absl::StatusCode::kResourceExhausted);
   links.clear();
-  EXPECT_TRUE(Eventually([&] { return holder_.server.links() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return holder_.server->links() == 0; }));
 }
 
 // A peer that begins a message and stops is not waited for longer than one may take.

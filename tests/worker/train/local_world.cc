@@ -71,7 +71,9 @@ struct LocalWorld::Rank final : TrainObserver {
 };
 
 LocalWorker::LocalWorker(int on_host)
-    : host(on_host), listener(*DataListener::Bind()), server(*listener, holdings) {}
+    : host(on_host),
+      listener(*DataListener::Bind()),
+      server(*HoldingServer::Start(*listener, holdings)) {}
 
 LocalWorkers MakeWorkers(int count, int hosts) {
   LocalWorkers workers;

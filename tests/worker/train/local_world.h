@@ -48,7 +48,7 @@ struct LocalWorker {
   const int host;
   std::unique_ptr<DataListener> listener;
   HoldingStore holdings;
-  HoldingServer server;
+  std::unique_ptr<HoldingServer> server;
 };
 using LocalWorkers = std::vector<std::shared_ptr<LocalWorker>>;
 // The first of them on host 0, and as many on each.

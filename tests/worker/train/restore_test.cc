@@ -86,7 +86,7 @@ class Restore : public ::testing::Test {
   v1::Assignment assignment_;
   FormationAbort abort_;
   const std::unique_ptr<DataListener> listener_ = *DataListener::Bind();
-  const HoldingServer server_{*listener_, holder_};
+  const std::unique_ptr<HoldingServer> server_ = *HoldingServer::Start(*listener_, holder_);
 };
 
 TEST_F(Restore, IsHeardOfPieceByPieceWhereverItComesFrom) {
