@@ -1,8 +1,14 @@
 #include "common/file_commands.h"
 
 #include "absl/strings/str_replace.h"
+#include "common/printable_text.h"
 
 namespace sherd {
+namespace {
+
+constexpr size_t kMostTextBytes = 4096;
+
+}  // namespace
 
 int FileCommandCode(const absl::Status& error) {
   switch (error.code()) {
@@ -19,7 +25,8 @@ int FileCommandCode(const absl::Status& error) {
 }
 
 std::string AsToldHere(absl::string_view sentence) {
-  return absl::StrReplaceAll(sentence, {{" on the worker's machine", ""}});
+  return PrintableText(absl::StrReplaceAll(sentence, {{" on the worker's machine", ""}}),
+                       kMostTextBytes);
 }
 
 }  // namespace sherd

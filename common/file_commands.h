@@ -15,8 +15,8 @@ inline constexpr int kFileCommandUsage = 2;
 // wrong kind, kFileCommandOther for anything else.
 int FileCommandCode(const absl::Status& error);
 
-// An error's sentence without the words that say where a worker looked: here that is the user's own
-// machine.
+// An error's sentence for the terminal: without the words that say where a worker looked, which
+// here is the user's own machine, and as PrintableText, since names in it come from files.
 std::string AsToldHere(absl::string_view sentence);
 
 }  // namespace sherd

@@ -7,7 +7,7 @@ namespace {
 
 class PassedMark final : public DeviceMark {
  public:
-  absl::Status Await() override { return absl::OkStatus(); }
+  bool passed() override { return true; }
 };
 
 }  // namespace

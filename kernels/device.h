@@ -10,19 +10,20 @@
 
 namespace sherd {
 
-// A moment of a device's computation, to be waited for from any thread.
+// A moment of a device's computation, to be asked for from any thread.
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
-  // Returns when everything that was enqueued before the mark is done. Errors of Device::status.
-  virtual absl::Status Await() = 0;
+  // Whether everything that was enqueued before the mark is done, or nothing is any more since the
+  // device has failed, as its status then says. Waits for nothing.
+  virtual bool passed() = 0;
 };
 
 // What computes. Work is enqueued in the order of calls, on the compute stream, and done later;
 // what fails is remembered, and nothing is done after it: see status(). Pointers to the device's
 // memory mean nothing to the host, unless it is the host's own.
 //
-// Calls come from one thread, but for Fetch, Deliver, status and a mark's Await: from any.
+// Calls come from one thread, but for Fetch, Deliver, status and a mark's passed: from any.
 class Device {
  public:
   virtual ~Device() = default;

@@ -94,10 +94,11 @@ bool CheckHiddenOfPreset(const v1::ModelSpec& model, SpecRules& rules) {
   const bool pairs = model.arch() == v1::ARCHITECTURE_LLAMA;
   const int64_t granule = model.heads() * (pairs ? 2 : 1);
   if (hidden % granule == 0) return false;
-  rules.Add("model.hidden",
-            absl::StrCat("hidden ", hidden, " is no multiple of ", pairs ? "twice " : "",
-                         OfPreset("heads", model.heads(), model), "; give heads too",
-                         NearestText(NearestMultiples(granule, hidden, kMaxHidden))));
+  rules.Add(
+      "model.hidden",
+      absl::StrCat("hidden ", hidden, " is no multiple of ", pairs ? "twice " : "",
+                   OfPreset("heads", model.heads(), model), "; give other heads, or another hidden",
+                   NearestText(NearestMultiples(granule, hidden, kMaxHidden))));
   return true;
 }
 
@@ -138,10 +139,11 @@ void CheckKvHeads(const v1::ModelSpec& model, SpecRules& rules) {
   const bool of_preset =
       preset && preset->kv_heads() == kv_heads && preset->heads() != heads && kv_heads > 0;
   if (of_preset && heads % kv_heads != 0) {
-    rules.Add("model.heads",
-              absl::StrCat("heads ", heads, " is no multiple of ",
-                           OfPreset("kv_heads", kv_heads, model), "; give kv_heads too",
-                           NearestText(NearestMultiples(kv_heads, heads, kMaxHeads))));
+    rules.Add(
+        "model.heads",
+        absl::StrCat("heads ", heads, " is no multiple of ", OfPreset("kv_heads", kv_heads, model),
+                     "; give other kv_heads, or other heads",
+                     NearestText(NearestMultiples(kv_heads, heads, kMaxHeads))));
   } else if (rules.CheckRange("model.kv_heads", kv_heads, 1, heads) && heads % kv_heads != 0) {
     rules.Add("model.kv_heads",
               DividesNotText(absl::StrCat("kv_heads ", kv_heads, " does not divide heads ", heads),

@@ -325,13 +325,14 @@ TEST(JobFile, BlamesWhatWasGivenBesideAPreset) {
   };
   EXPECT_EQ(problem("llama-15m, heads: 2"),
             "job.yaml:2: model.heads: heads 2 is no multiple of kv_heads 4, which the preset "
-            "'llama-15m' has; give kv_heads too; the nearest is 4");
+            "'llama-15m' has; give other kv_heads, or other heads; the nearest is 4");
   EXPECT_EQ(problem("gpt2-bytes, hidden: 400"),
             "job.yaml:2: model.hidden: hidden 400 is no multiple of heads 6, which the preset "
-            "'gpt2-bytes' has; give heads too; the nearest are 396 and 402");
-  EXPECT_EQ(problem("llama-15m, hidden: 520"),
-            "job.yaml:2: model.hidden: hidden 520 is no multiple of twice heads 8, which the "
-            "preset 'llama-15m' has; give heads too; the nearest are 512 and 528");
+            "'gpt2-bytes' has; give other heads, or another hidden; the nearest are 396 and 402");
+  EXPECT_EQ(
+      problem("llama-15m, hidden: 520"),
+      "job.yaml:2: model.hidden: hidden 520 is no multiple of twice heads 8, which the "
+      "preset 'llama-15m' has; give other heads, or another hidden; the nearest are 512 and 528");
   EXPECT_EQ(problem("llama-15m, heads: 2, kv_heads: 2"), "");
 }
 

@@ -20,5 +20,10 @@ TEST(FileCommands, TheWorkersMachineIsThisOne) {
             "a.txt does not exist; name another");
 }
 
+TEST(FileCommands, NoSentenceDoesAnythingToATerminal) {
+  EXPECT_EQ(AsToldHere("the tokenizer \x1b[2J is missing\n"), "the tokenizer \\x1b[2J is missing");
+  EXPECT_LE(AsToldHere(std::string(1 << 20, 'x')).size(), 4096u);
+}
+
 }  // namespace
 }  // namespace sherd

@@ -1,5 +1,6 @@
 #include "tests/support/separate_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,7 +18,10 @@ constexpr int64_t kAlignment = 256;
 class SeparateDevice::StatusMark final : public DeviceMark {
  public:
   explicit StatusMark(const SeparateDevice& device) : device_(device) {}
-  absl::Status Await() override { return device_.status(); }
+  bool passed() override {
+    absl::MutexLock lock(&device_.mutex_);
+    return !device_.hangs_ || !device_.status_.ok();
+  }
 
  private:
   const SeparateDevice& device_;
@@ -28,6 +32,21 @@ SeparateDevice::~SeparateDevice() { SHERD_CHECK(used_bytes() == 0); }
 void SeparateDevice::Fail(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (status_.ok()) status_ = error;
+}
+
+void SeparateDevice::Refuse(Pool pool) {
+  absl::MutexLock lock(&mutex_);
+  refused_ = pool;
+}
+
+void SeparateDevice::Hang(bool hangs) {
+  absl::MutexLock lock(&mutex_);
+  hangs_ = hangs;
+}
+
+int64_t SeparateDevice::most_used_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return most_used_;
 }
 
 int64_t SeparateDevice::used_bytes() const {
@@ -89,11 +108,13 @@ void SeparateDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
 std::shared_ptr<DeviceMark> SeparateDevice::Mark() { return std::make_shared<StatusMark>(*this); }
 
 absl::Status SeparateDevice::Fetch(void* to, const void* from, int64_t bytes) {
+  if (before_copies_ != nullptr) before_copies_();
   CopyOut(to, from, bytes);
   return status();
 }
 
 absl::Status SeparateDevice::Deliver(void* to, const void* from, int64_t bytes) {
+  if (before_copies_ != nullptr) before_copies_();
   CopyIn(to, from, bytes);
   return status();
 }
@@ -106,7 +127,7 @@ absl::Status SeparateDevice::status() const {
 std::byte* SeparateDevice::Take(Pool pool, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
   if (bytes == 0 || !status_.ok()) return nullptr;
-  if (used_ + bytes > bytes_) {
+  if (used_ + bytes > bytes_ || pool == refused_) {
     status_ = absl::ResourceExhaustedError(
         absl::StrCat(name(), ": ", bytes, " bytes for ", NameOf(pool), " cannot be had"));
     return nullptr;
@@ -118,6 +139,12 @@ std::byte* SeparateDevice::Take(Pool pool, int64_t bytes) {
   std::memset(piece, 0, static_cast<size_t>(whole));
   pieces_.emplace(piece, bytes);
   used_ += bytes;
+  if (pool == Pool::kScratch) {
+    scratch_.insert(piece);
+  } else {
+    used_beside_scratch_ += bytes;
+    most_used_ = std::max(most_used_, used_beside_scratch_);
+  }
   return piece;
 }
 
@@ -127,6 +154,7 @@ void SeparateDevice::Give(std::byte* memory) {
   const auto piece = pieces_.find(memory);
   SHERD_CHECK(piece != pieces_.end());
   used_ -= piece->second;
+  if (scratch_.erase(memory) == 0) used_beside_scratch_ -= piece->second;
   pieces_.erase(piece);
   std::free(memory);
 }

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -25,7 +28,15 @@ class SeparateDevice final : public Accelerator, public MemorySource {
 
   // From now on the device has failed with it.
   void Fail(const absl::Status& error) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on it has no memory left for this.
+  void Refuse(Pool pool) ABSL_LOCKS_EXCLUDED(mutex_);
+  // While it hangs, no mark passes.
+  void Hang(bool hangs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called before every Fetch and Deliver.
+  void BeforeCopies(std::function<void()> call) { before_copies_ = std::move(call); }
   int64_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The most at one moment, without what ops work in.
+  int64_t most_used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the last Reserve.
   int64_t reserved_bytes() const { return reserved_; }
   // To the device, and back from it, so far.
@@ -67,6 +78,12 @@ class SeparateDevice final : public Accelerator, public MemorySource {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::map<const std::byte*, int64_t> pieces_ ABSL_GUARDED_BY(mutex_);
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<const std::byte*> scratch_ ABSL_GUARDED_BY(mutex_);  // of the pieces
+  int64_t used_beside_scratch_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t most_used_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Pool> refused_ ABSL_GUARDED_BY(mutex_);
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> before_copies_;
   int64_t in_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t out_ ABSL_GUARDED_BY(mutex_) = 0;
 };

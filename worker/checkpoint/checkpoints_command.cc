@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/command_docs.h"
+#include "common/file_commands.h"
 #include "worker/checkpoint/list.h"
 
 namespace sherd {
@@ -37,7 +38,7 @@ int Print(const CommandLine& line, Look look) {
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
   const auto checkpoints = ListCheckpoints(*files, line.directory, look);
   if (!checkpoints.ok()) {
-    std::cerr << "sherd checkpoints: " << checkpoints.status().message() << std::endl;
+    std::cerr << "sherd checkpoints: " << AsToldHere(checkpoints.status().message()) << std::endl;
     return kOther;
   }
   // Paths need not be UTF-8.

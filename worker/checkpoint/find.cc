@@ -73,6 +73,10 @@ absl::Status WeightsAlone(const std::string& directory) {
                    "directory step-…-epoch-… only, as checkpoint.every leaves them"));
 }
 
+absl::Status DidYouMean(const absl::Status& error, const std::string& below) {
+  return absl::NotFoundError(absl::StrCat(error.message(), "; did you mean ", below, "?"));
+}
+
 absl::StatusOr<CheckpointSearch> ResolvePath(FileSystem& files, const std::string& path) {
   if (HasManifest(path)) {
     SHERD_ASSIGN_OR_RETURN(Manifest manifest, ReadSoundManifest(path));
@@ -87,8 +91,13 @@ absl::StatusOr<CheckpointSearch> ResolvePath(FileSystem& files, const std::strin
   if (stat(path.c_str(), &ignored) != 0) {
     return absl::NotFoundError(absl::StrCat(path, " does not exist on the worker's machine"));
   }
-  return HintAtWeights(files, path,
-                       absl::NotFoundError(absl::StrCat(path, " holds no complete checkpoint")));
+  const absl::Status none =
+      absl::NotFoundError(absl::StrCat(path, " holds no complete checkpoint"));
+  // As in what `sherd run` puts out. A hint must not lead into the next refusal.
+  const std::string below = absl::StrCat(path, "/", kRunWeights);
+  const absl::Status there = ResolvePath(files, below).status();
+  if (there.ok()) return DidYouMean(none, below);
+  return absl::IsNotFound(there) ? none : there;
 }
 
 }  // namespace
@@ -181,7 +190,7 @@ absl::Status HintAtWeights(FileSystem& files, const std::string& directory,
       !HasManifest(WeightsDirectory(files, below))) {
     return error;
   }
-  return absl::NotFoundError(absl::StrCat(error.message(), "; did you mean ", below, "?"));
+  return DidYouMean(error, below);
 }
 
 std::string WeightsDirectory(FileSystem& files, const std::string& directory) {

@@ -60,8 +60,10 @@ absl::StatusOr<CheckpointSearch> FindNewestSound(FileSystem& files, const std::s
 
 // What checkpoint.resume names: "none" or "" nothing; "latest" as FindNewestSound in `root`, where
 // there may be none; else the path of a checkpoint, or of a directory with checkpoints below it.
-// Errors: kNotFound for a path that is not there or without one; kDataLoss when all that there are are damaged, naming
-// each; kFailedPrecondition for one that holds weights alone (F49).
+// Errors: kNotFound for a path that is not there or without one, with "; did you mean
+// PATH/weights?" behind it when there is one there; kDataLoss when all that there are are damaged,
+// naming each; kFailedPrecondition for one that holds weights alone (F49). Without one in the path
+// these are told of PATH/weights, too.
 absl::StatusOr<CheckpointSearch> ResolveResume(FileSystem& files, const std::string& root,
                                                const std::string& resume);
 

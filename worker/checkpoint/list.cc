@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable_text.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/find.h"
@@ -16,6 +17,7 @@ namespace sherd {
 namespace {
 
 constexpr size_t kColumns = 7;
+constexpr size_t kMostTextBytes = 4096;
 using Row = std::array<std::string, kColumns>;
 
 bool HasManifest(const std::string& directory) {
@@ -94,10 +96,12 @@ std::string CheckpointsTable(const std::vector<ListedCheckpoint>& checkpoints) {
       return is_known ? absl::StrCat(value) : std::string("-");
     };
     const bool readable = !one.kind.empty();
-    rows.push_back({one.path, known(readable, one.kind), known(one.step >= 0, one.step),
-                    known(one.epoch >= 0, one.epoch), known(readable, one.job),
+    // What stands in a manifest may come from anybody.
+    rows.push_back({PrintableText(one.path, kMostTextBytes), known(readable, one.kind),
+                    known(one.step >= 0, one.step), known(one.epoch >= 0, one.epoch),
+                    known(readable, PrintableText(one.job, kMostTextBytes)),
                     known(readable, one.bytes),
-                    one.state.ok() ? "sound" : std::string(one.state.message())});
+                    one.state.ok() ? "sound" : PrintableText(one.state.message(), kMostTextBytes)});
   }
   std::string table;
   for (const Row& row : rows) {

@@ -77,11 +77,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormShm(DataListener& listener,
                                                       const FormOptions& options,
                                                       FormationAbort* abort) {
   FileDescriptor own_descriptor;
-  SHERD_ASSIGN_OR_RETURN(SharedSegment own,
-                         SharedSegment::Create(options.arena_bytes, &own_descriptor));
-  Formation formation(listener.inbox(), group, own_descriptor.get(), options, abort);
-  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
-  members[static_cast<size_t>(group.rank)].segment = std::move(own);
+  absl::StatusOr<SharedSegment> own = SharedSegment::Create(options.arena_bytes, &own_descriptor);
+  // Those who wait for this member hear why it does not come.
+  Formation formation(listener.inbox(), group,
+                      own.ok() ? own_descriptor.get() : Formation::kNoSegment, options, abort);
+  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run(own.status()));
+  members[static_cast<size_t>(group.rank)].segment = *std::move(own);
   return Formed(
       std::make_unique<ShmCommunicator>(group.rank, std::move(members), options.operation_timeout));
 }
@@ -91,11 +92,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormTcp(DataListener& listener,
                                                       const FormOptions& options,
                                                       FormationAbort* abort) {
   const int peers = static_cast<int>(group.addresses.size()) - 1;
-  SHERD_ASSIGN_OR_RETURN(TcpMemory memory, TcpMemory::Create(options.arena_bytes, peers));
+  absl::StatusOr<TcpMemory> memory = TcpMemory::Create(options.arena_bytes, peers);
   Formation formation(listener.inbox(), group, /*own_segment=*/-1, options, abort);
-  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
-  return Formed(std::make_unique<TcpCommunicator>(group.rank, std::move(members), std::move(memory),
-                                                  options.operation_timeout));
+  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run(memory.status()));
+  return Formed(std::make_unique<TcpCommunicator>(group.rank, std::move(members),
+                                                  *std::move(memory), options.operation_timeout));
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
   }
 }
 
-absl::StatusOr<std::vector<Member>> Formation::Run() {
+absl::StatusOr<std::vector<Member>> Formation::Run(const absl::Status& own) {
   arrivals_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!arrivals_.valid() || (abort_ != nullptr && abort_->descriptor() < 0)) {
     const absl::Status none = absl::ResourceExhaustedError(
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<Member>> Formation::Run() {
     return none;
   }
   inbox_.Expect(key_, arrivals_.get());
-  absl::Status formed = FormLinks();
+  absl::Status formed = FormLinks(own);
   if (!formed.ok()) {
     if (aborted()) formed = absl::AbortedError(abort_->reason());
     SayGoodbye(formed);
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<Member>> Formation::Run() {
   return members;
 }
 
-absl::Status Formation::FormLinks() {
+absl::Status Formation::FormLinks(const absl::Status& own) {
   while (true) {
     for (Link& link : links_) {
       if (link.rank == group_.rank || link.stage != Stage::kNoLink) continue;
@@ -130,6 +130,7 @@ absl::Status Formation::FormLinks() {
     }
     // Before anyone is given the segment, after linking to those that have to hear of it.
     if (aborted()) return absl::AbortedError(abort_->reason());
+    SHERD_RETURN_IF_ERROR(own);
     SHERD_RETURN_IF_ERROR(ClaimArrivals());
     if (Complete()) return absl::OkStatus();
     if (deadline_.passed()) return Missing();

@@ -46,13 +46,16 @@ absl::Status Blaming(int rank, absl::Status error);
 // queue; a connection refused means that the member's process is gone.
 class Formation {
  public:
-  // `own_segment` is -1 in a group that shares no memory.
+  // `own_segment` is -1 in a group that shares no memory, and kNoSegment where it could not be
+  // made.
+  static constexpr int kNoSegment = -2;
   Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment, const FormOptions& options,
             FormationAbort* abort);
   Formation(const Formation&) = delete;
 
   // Every member by rank; the own place is empty. Errors are those of FormCommunicator. Call once.
-  absl::StatusOr<std::vector<Member>> Run();
+  // Where this member cannot be one of the group, by `own`, that is the error, of the others, too.
+  absl::StatusOr<std::vector<Member>> Run(const absl::Status& own = absl::OkStatus());
 
  private:
   enum class Stage { kNoLink, kSaidHello, kSentSegment, kReady };
@@ -68,7 +71,7 @@ class Formation {
     SharedSegment segment;
   };
 
-  absl::Status FormLinks();
+  absl::Status FormLinks(const absl::Status& own);
   bool Complete() const;
   // Goes on with linking to a lower rank, or with looking after a higher one that has not come.
   absl::Status Attempt(Link& link);
@@ -87,7 +90,7 @@ class Formation {
 
   bool aborted() const { return abort_ != nullptr && abort_->aborted(); }
   int size() const { return static_cast<int>(group_.addresses.size()); }
-  bool shares_memory() const { return own_segment_ >= 0; }
+  bool shares_memory() const { return own_segment_ != -1; }
   int lanes() const { return shares_memory() ? 1 : 2; }
   Link& link(int rank, LinkLane lane) {
     return links_[static_cast<size_t>(rank * lanes() + static_cast<int>(lane))];

@@ -1,24 +1,36 @@
 #include "worker/comm/staged_communicator.h"
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "worker/comm/deadline.h"
 
 namespace sherd {
+namespace {
+
+// Looks at the device before the thread sleeps between two: short computations end meanwhile.
+constexpr int kSpins = 200;
+constexpr std::chrono::microseconds kPollEvery(50);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> StagedCommunicator::Make(
-    std::unique_ptr<Communicator> host, Device& device) {
+    std::unique_ptr<Communicator> host, Device& device, const Options& options) {
   std::byte* const arena = device.memory()->Take(Pool::kComm, host->arena_bytes());
   if (arena == nullptr && host->arena_bytes() > 0) {
     // Who waits in the group must not take this for a departure in order.
     host->Abort(device.status().message());
     return device.status();
   }
-  return std::unique_ptr<Communicator>(new StagedCommunicator(std::move(host), device, arena));
+  return std::unique_ptr<Communicator>(
+      new StagedCommunicator(std::move(host), device, arena, options));
 }
 
 StagedCommunicator::~StagedCommunicator() {
@@ -40,49 +52,79 @@ absl::Status StagedCommunicator::status() const {
   return status;
 }
 
-Ticket StagedCommunicator::Enqueue(std::function<absl::Status()> operation) {
-  return queue_.Enqueue(
-      [this, mark = device_.Mark(), operation = std::move(operation)]() -> absl::Status {
-        absl::Status status = mark->Await();
-        if (status.ok()) status = operation();
-        if (status.ok()) return status;
-        // Peers must not wait for a rank whose device has failed.
-        queue_.Fail(status);
-        host_->Abort(status.message());
-        return status;
-      });
+Ticket StagedCommunicator::Enqueue(Collective collective, std::function<absl::Status()> operation) {
+  return queue_.Enqueue([this, collective, mark = device_.Mark(),
+                         operation = std::move(operation)]() -> absl::Status {
+    absl::Status status = AwaitPassed(*mark, collective);
+    if (status.ok()) status = operation();
+    if (status.ok()) return status;
+    // Peers must not wait for a rank whose device has failed.
+    queue_.Fail(status);
+    host_->Abort(status.message());
+    return status;
+  });
+}
+
+absl::Status StagedCommunicator::AwaitPassed(DeviceMark& mark, Collective collective) const {
+  const Deadline deadline(operation_timeout_);
+  for (int poll = 0; !mark.passed(); ++poll) {
+    if (poll < kSpins) continue;
+    SHERD_RETURN_IF_ERROR(status());
+    if (deadline.passed()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(NameOf(collective), ": rank ", rank(),
+                       "'s device did not finish what comes before it within ",
+                       absl::FormatDuration(operation_timeout_)));
+    }
+    std::this_thread::sleep_for(kPollEvery);
+  }
+  return device_.status();
+}
+
+bool StagedCommunicator::InArena(const void* data, int64_t bytes) const {
+  const int64_t offset = static_cast<const std::byte*>(data) - arena_.get();
+  return offset >= 0 && offset + bytes <= arena_bytes();
 }
 
 std::byte* StagedCommunicator::Twin(const void* data, int64_t bytes) const {
-  const int64_t offset = static_cast<const std::byte*>(data) - arena_.get();
-  SHERD_CHECK(bytes == 0 || (offset >= 0 && offset + bytes <= arena_bytes()));
-  return host_->arena() + (bytes == 0 ? 0 : offset);
+  SHERD_CHECK(bytes == 0 || InArena(data, bytes));
+  return host_->arena() + (bytes == 0 ? 0 : static_cast<const std::byte*>(data) - arena_.get());
 }
 
 absl::Status StagedCommunicator::Fetch(const void* data, int64_t bytes) {
-  return device_.Fetch(Twin(data, bytes), data, bytes);
+  std::byte* const to = Twin(data, bytes);
+  for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    SHERD_RETURN_IF_ERROR(status());
+    SHERD_RETURN_IF_ERROR(device_.Fetch(to + begin, static_cast<const std::byte*>(data) + begin,
+                                        std::min(kPieceBytes, bytes - begin)));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status StagedCommunicator::Deliver(void* data, int64_t bytes) {
-  return device_.Deliver(data, Twin(data, bytes), bytes);
+absl::Status StagedCommunicator::Deliver(void* to, const std::byte* from, int64_t bytes) {
+  for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    SHERD_RETURN_IF_ERROR(status());
+    SHERD_RETURN_IF_ERROR(device_.Deliver(static_cast<std::byte*>(to) + begin, from + begin,
+                                          std::min(kPieceBytes, bytes - begin)));
+  }
+  return absl::OkStatus();
 }
 
 Ticket StagedCommunicator::AllGather(const void* shard, void* gathered, int64_t bytes) {
-  return Enqueue([=, this]() -> absl::Status {
-    SHERD_RETURN_IF_ERROR(Fetch(shard, bytes));
+  return Enqueue(Collective::kAllGather, [=, this]() -> absl::Status {
     const int64_t whole = size() * bytes;
-    if (static_cast<int64_t>(gathered_.size()) < whole) {
-      gathered_.resize(static_cast<size_t>(whole));
-    }
-    SHERD_RETURN_IF_ERROR(
-        host_->Wait(host_->AllGather(Twin(shard, bytes), gathered_.data(), bytes)));
-    return device_.Deliver(gathered, gathered_.data(), whole);
+    const bool stays = InArena(gathered, whole);
+    SHERD_CHECK(stays || whole <= static_cast<int64_t>(gathered_.size()));
+    std::byte* const there = stays ? Twin(gathered, whole) : gathered_.data();
+    SHERD_RETURN_IF_ERROR(Fetch(shard, bytes));
+    SHERD_RETURN_IF_ERROR(host_->Wait(host_->AllGather(Twin(shard, bytes), there, bytes)));
+    return Deliver(gathered, there, whole);
   });
 }
 
 Ticket StagedCommunicator::ReduceScatter(const void* input, int contributors,
                                          TreeAccumulator* into) {
-  return Enqueue([=, this]() -> absl::Status {
+  return Enqueue(Collective::kReduceScatter, [=, this]() -> absl::Status {
     const int64_t bytes = size() * into->elements() * SizeOf(into->dtype());
     if (rank() < contributors) SHERD_RETURN_IF_ERROR(Fetch(input, bytes));
     return host_->Wait(host_->ReduceScatter(Twin(input, bytes), contributors, into));
@@ -92,24 +134,25 @@ Ticket StagedCommunicator::ReduceScatter(const void* input, int contributors,
 Ticket StagedCommunicator::ReduceScatterInPlace(void* data, absl::Span<const int64_t> segments,
                                                 DType dtype, int contributors) {
   std::vector<int64_t> lengths(segments.begin(), segments.end());
-  return Enqueue([=, this, lengths = std::move(lengths)]() -> absl::Status {
-    const int64_t element = SizeOf(dtype);
-    const int64_t bytes = std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) * element;
-    SHERD_RETURN_IF_ERROR(Fetch(data, bytes));
-    SHERD_RETURN_IF_ERROR(
-        host_->Wait(host_->ReduceScatterInPlace(Twin(data, bytes), lengths, dtype, contributors)));
-    auto* segment = static_cast<std::byte*>(data);
-    for (const int64_t length : lengths) {
-      const int64_t part = length / size() * element;
-      SHERD_RETURN_IF_ERROR(Deliver(segment + rank() * part, part));
-      segment += length * element;
-    }
-    return absl::OkStatus();
-  });
+  return Enqueue(
+      Collective::kReduceScatter, [=, this, lengths = std::move(lengths)]() -> absl::Status {
+        const int64_t element = SizeOf(dtype);
+        const int64_t bytes = std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) * element;
+        SHERD_RETURN_IF_ERROR(Fetch(data, bytes));
+        SHERD_RETURN_IF_ERROR(host_->Wait(
+            host_->ReduceScatterInPlace(Twin(data, bytes), lengths, dtype, contributors)));
+        auto* segment = static_cast<std::byte*>(data);
+        for (const int64_t length : lengths) {
+          const int64_t part = length / size() * element;
+          SHERD_RETURN_IF_ERROR(Deliver(segment + rank() * part, part));
+          segment += length * element;
+        }
+        return absl::OkStatus();
+      });
 }
 
 Ticket StagedCommunicator::AllReduce(void* data, int64_t elements, DType dtype, int contributors) {
-  return Enqueue([=, this]() -> absl::Status {
+  return Enqueue(Collective::kAllReduce, [=, this]() -> absl::Status {
     const int64_t bytes = elements * SizeOf(dtype);
     SHERD_RETURN_IF_ERROR(Fetch(data, bytes));
     SHERD_RETURN_IF_ERROR(
@@ -119,7 +162,7 @@ Ticket StagedCommunicator::AllReduce(void* data, int64_t elements, DType dtype, 
 }
 
 Ticket StagedCommunicator::Broadcast(void* data, int64_t bytes, int root) {
-  return Enqueue([=, this]() -> absl::Status {
+  return Enqueue(Collective::kBroadcast, [=, this]() -> absl::Status {
     if (rank() == root) SHERD_RETURN_IF_ERROR(Fetch(data, bytes));
     SHERD_RETURN_IF_ERROR(host_->Wait(host_->Broadcast(Twin(data, bytes), bytes, root)));
     return rank() == root ? absl::OkStatus() : Deliver(data, bytes);
@@ -127,12 +170,12 @@ Ticket StagedCommunicator::Broadcast(void* data, int64_t bytes, int root) {
 }
 
 Ticket StagedCommunicator::Barrier() {
-  return Enqueue([this] { return host_->Wait(host_->Barrier()); });
+  return Enqueue(Collective::kBarrier, [this] { return host_->Wait(host_->Barrier()); });
 }
 
 Ticket StagedCommunicator::Exchange(const void* record, void* records, int64_t bytes) {
   std::string copy(static_cast<const char*>(record), static_cast<size_t>(bytes));
-  return Enqueue([=, this, copy = std::move(copy)] {
+  return Enqueue(Collective::kExchange, [=, this, copy = std::move(copy)] {
     return host_->Wait(host_->Exchange(copy.data(), records, bytes));
   });
 }

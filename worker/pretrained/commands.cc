@@ -44,9 +44,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
 }
 
 int Complain(const CLI::App& app, const absl::Status& status) {
-  // Names of tensors come from files.
-  std::cerr << app.get_name() << ": " << PrintableText(AsToldHere(status.message()), kMostTextBytes)
-            << std::endl;
+  std::cerr << app.get_name() << ": " << AsToldHere(status.message()) << std::endl;
   return FileCommandCode(status);
 }
 

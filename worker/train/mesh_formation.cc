@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "plan/host_staging.h"
 #include "worker/comm/formation.h"
 #include "worker/comm/staged_communicator.h"
 
@@ -38,14 +39,17 @@ class AxisFormation {
         abort_(abort),
         device_(device) {}
 
-  // Without a communicator for an empty group.
-  absl::StatusOr<RankMesh::Axis> Form(const RankGroup& group, int64_t arena_bytes) {
+  // Without a communicator for an empty group. `gathered_bytes`: StagedCommunicator::Options.
+  absl::StatusOr<RankMesh::Axis> Form(const RankGroup& group, int64_t arena_bytes,
+                                      int64_t gathered_bytes) {
     RankMesh::Axis axis;
     if (group.ranks.empty()) return axis;
     absl::StatusOr<std::unique_ptr<Communicator>> formed = FormGroup(group, arena_bytes);
     if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
     if (device_ != nullptr) {
-      formed = StagedCommunicator::Make(*std::move(formed), *device_);
+      formed = StagedCommunicator::Make(
+          *std::move(formed), *device_,
+          {.operation_timeout = operation_timeout_, .gathered_bytes = gathered_bytes});
       SHERD_RETURN_IF_ERROR(formed.status());
     }
     axis.comm = *std::move(formed);
@@ -86,9 +90,10 @@ absl::StatusOr<RankMesh::Axes> FormAxes(const v1::Assignment& assignment, const 
                           device);
   RankMesh::Axes axes;
   absl::Status formed;
-  const auto form = [&](const RankGroup& group, int64_t arena_bytes, RankMesh::Axis& axis) {
+  const auto form = [&](const RankGroup& group, int64_t arena_bytes, int64_t gathered_bytes,
+                        RankMesh::Axis& axis) {
     if (!formed.ok()) return;
-    absl::StatusOr<RankMesh::Axis> made = formation.Form(group, arena_bytes);
+    absl::StatusOr<RankMesh::Axis> made = formation.Form(group, arena_bytes, gathered_bytes);
     formed = made.status();
     if (made.ok()) axis = *std::move(made);
     const int member = LostMemberOf(formed);
@@ -97,10 +102,11 @@ absl::StatusOr<RankMesh::Axes> FormAxes(const v1::Assignment& assignment, const 
       lost_peer = group.ranks[static_cast<size_t>(member)];
     }
   };
-  form(groups.sharers, ArenaBytes(plan), axes.sharers);
-  form(groups.replicas, ReplicaArenaBytes(plan), axes.replicas);
-  form(groups.tensor, TensorArenaBytes(plan, assignment.spec()), axes.tensor);
-  form(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies), axes.kv_copies);
+  form(groups.sharers, ArenaBytes(plan), GatheredBytes(plan), axes.sharers);
+  form(groups.replicas, ReplicaArenaBytes(plan), 0, axes.replicas);
+  form(groups.tensor, TensorArenaBytes(plan, assignment.spec()),
+       TensorGatheredBytes(plan, assignment.spec()), axes.tensor);
+  form(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies), 0, axes.kv_copies);
   if (formed.ok()) return axes;
   // Who waits in a group that has been formed must not take this for a departure in order.
   for (RankMesh::Axis* axis : {&axes.sharers, &axes.replicas, &axes.tensor}) {

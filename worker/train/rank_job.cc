@@ -212,6 +212,8 @@ absl::Status RankJob::RunSteps() {
       // Nothing is trained beside the last one, which need not be left out.
       if (last) SHERD_RETURN_IF_ERROR(checkpointing_.Finish(mesh_));
       BringStateHome(plan_, memory_, device_);
+      // A device that has failed has brought nothing.
+      SHERD_RETURN_IF_ERROR(device_.status());
       checkpointing_.Begin({step_, loss_, skipped_windows_});
     }
     const bool evaluates = EvaluatesAfter(step_);
@@ -379,7 +381,9 @@ void RankJob::ReportLedger(const GroupCounts& step_counts) {
 int64_t RankJob::ProcessGrowth() const {
   const absl::StatusOr<int64_t> now = AnonymousBytes();
   if (!idle_anonymous_bytes_.ok() || !now.ok()) return 0;
-  return *now - *idle_anonymous_bytes_ + mesh_.arena_bytes() + mesh_.control_bytes() +
+  // Those of a device are not of the host's memory.
+  const int64_t arenas = device_.has_own_memory() ? 0 : mesh_.arena_bytes();
+  return *now - *idle_anonymous_bytes_ + arenas + mesh_.control_bytes() +
          (segment_ == nullptr ? 0 : segment_->bytes()) + stored_for_bytes_;
 }
 

@@ -30,10 +30,11 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
   const v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
+  const bool accelerated = options_.accelerator != nullptr;
   SHERD_RETURN_IF_ERROR(
-      options_.accelerator == nullptr
-          ? CheckHostMemory(predicted, StoredForBytes(assignment_), assignment_.ranks_on_host())
-          : PlanDeviceMemory(predicted, *options_.accelerator));
+      CheckHostMemory(accelerated ? HostSideOf(plan, assignment_.spec(), predicted) : predicted,
+                      StoredForBytes(assignment_), assignment_.ranks_on_host()));
+  if (accelerated) SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator));
   SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
   JobData data(std::move(dataset));
   if (assignment_.rank() == 0) {

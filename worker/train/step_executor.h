@@ -184,7 +184,7 @@ class StepExecutor {
   Buffer targets_;
   // Of a device with memory of its own: inputs, then targets; and a unit's gradients on the host.
   Buffer device_batch_;
-  std::vector<std::byte> leaf_;
+  Buffer leaf_;
   std::vector<UnitParams> params_;
   std::vector<Ticket> gathers_;  // by unit; 0: nothing to wait for
   std::vector<UnitGrads> grads_;

@@ -45,7 +45,6 @@ const std::byte* StepExecutor::GradientsOnHost(int unit) {
   const std::byte* const grads = memory_.unit(unit).grads;
   if (!device_.has_own_memory()) return grads;
   const int64_t padded = plan_.layout.units[static_cast<size_t>(unit)].padded_elements;
-  leaf_.resize(static_cast<size_t>(padded * plan_.grad_bytes));
   device_.CopyOut(leaf_.data(), grads, padded * plan_.grad_bytes);
   return leaf_.data();
 }

@@ -151,6 +151,19 @@ TEST_F(FindTest, HintsAtTheWeightsBelowWhatARunPutOut) {
   EXPECT_NE(HintAtWeights(*files_, root_ / "run", missing), missing);
 }
 
+// Of a run that saved no checkpoints there is nothing there to go on from either.
+TEST_F(FindTest, SaysThatARunPutOutWeightsAlone) {
+  FaultyFileSystem sound;
+  const std::string weights = root_ / "run/weights";
+  ASSERT_TRUE(sherd::Save(sound, FinalDirectory(weights), TinyWeights(1), 1, 5).ok());
+  EXPECT_THAT(Resolved(root_ / "run"),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr(FinalDirectory(weights)),
+                    HasSubstr("weights alone"), testing::Not(HasSubstr("did you mean"))));
+  // What can be gone on from goes first, as in the directory itself.
+  ASSERT_TRUE(SaveTraining(*files_, weights, TrainingInfoOf(job_, 10), world_).ok());
+  EXPECT_THAT(Resolved(root_ / "run"), testing::EndsWith("; did you mean " + weights + "?"));
+}
+
 // F42: to start from the beginning without a word would lose what was trained.
 TEST_F(FindTest, DoesNotStartAnewWhereEverythingIsDamaged) {
   Save(10);

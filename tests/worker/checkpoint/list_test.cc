@@ -112,6 +112,19 @@ TEST_F(ListTest, VerifyReadsEveryByte) {
   EXPECT_EQ(Run({"verify", root_ / "final"}).first, 1);
 }
 
+TEST_F(ListTest, NothingOfACheckpointDoesAnythingToATerminal) {
+  ListedCheckpoint foreign;
+  foreign.path = "a\x1b[1m";
+  foreign.kind = "training";
+  foreign.job = "b\x1b[2m";
+  foreign.state = absl::DataLossError("c\x1b[3m");
+  EXPECT_THAT(CheckpointsTable({foreign}),
+              AllOf(HasSubstr("a\\x1b[1m"), HasSubstr("b\\x1b[2m"), HasSubstr("c\\x1b[3m"),
+                    testing::Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(Run({"list", root_ / "\x1b[2J"}).first, 1);
+  EXPECT_THAT(errors_, AllOf(HasSubstr("\\x1b[2J"), testing::Not(HasSubstr("\x1b"))));
+}
+
 TEST_F(ListTest, SaysWhereThereIsNone) {
   for (const char* command : {"list", "verify"}) {
     EXPECT_EQ(Run({command, root_ / "nowhere"}).first, 1);

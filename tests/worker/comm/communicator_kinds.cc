@@ -67,7 +67,9 @@ std::vector<CommunicatorKind> StagedCommunicatorKinds() {
     kind.form = [form = kind.form, device](int size, const GroupOptions& options) {
       std::vector<std::unique_ptr<Communicator>> members = form(size, options);
       for (std::unique_ptr<Communicator>& member : members) {
-        member = *StagedCommunicator::Make(std::move(member), *device);
+        member = *StagedCommunicator::Make(std::move(member), *device,
+                                           {.operation_timeout = options.operation_timeout,
+                                            .gathered_bytes = size * options.arena_bytes});
       }
       return members;
     };

@@ -157,6 +157,26 @@ TEST_P(Formation, AnArenaBeyondMemoryIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(int64_t{1} << 55)));
 }
 
+// F34: and the others hear of it, whoever came first.
+TEST_P(Formation, AMemberWithoutMemoryTellsTheOthers) {
+  Group group(3, GetParam());
+  const int64_t arena_bytes = group.options().arena_bytes;
+  group.options().arena_bytes = int64_t{1} << 55;
+  const absl::Status own = group.Form(1).status();
+  EXPECT_EQ(own.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(LostMemberOf(own), -1);
+  group.options().arena_bytes = arena_bytes;
+  const absl::Time start = absl::Now();
+  for (const int rank : {0, 2}) {
+    const absl::Status status = group.Form(rank).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(own.message())));
+    // The last may hear of it from the first.
+    EXPECT_TRUE(LostMemberOf(status) == 1 || (rank == 2 && LostMemberOf(status) == 0)) << status;
+  }
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+}
+
 TEST_P(Formation, AnAddressOfAnotherKindIsAnError) {
   Group group(2, GetParam());
   GroupSpec spec = group.Spec(1);

@@ -189,6 +189,11 @@ TEST_F(EvaluateTest, TheCommandTellsWhatIsNotThereAsHere) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, AllOf(HasSubstr("missing.txt does not exist\n"),
                           HasSubstr("nowhere holds no complete checkpoint")));
+  testing::internal::CaptureStderr();
+  Save("\x1b[2J");
+  EXPECT_EQ(code_of({"eval", options_.weights, root_ / "text.txt"}), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("\\x1b[2J"), testing::Not(HasSubstr("\x1b"))));
   // As imported from a folder without a tokenizer.json.
   Save("unknown");
   EXPECT_THAT(Error(), HasSubstr("give --tokenizer bytes, or --tokenizer PATH"));

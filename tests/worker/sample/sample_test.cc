@@ -153,6 +153,11 @@ TEST_F(SampleTest, TheCommandsCodeTellsUnusableWeights) {
   const std::string shard = directory_ + "/shard-00001-of-00001.safetensors";
   root_.Write("weights/shard-00001-of-00001.safetensors", ReadFile(shard) + "x");
   EXPECT_EQ(code_of({"sample", directory_}), 2);
+  testing::internal::CaptureStderr();
+  SaveWeights("\x1b[2J");
+  EXPECT_EQ(code_of({"sample", directory_}), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(HasSubstr("\\x1b[2J"), testing::Not(HasSubstr("\x1b"))));
 }
 
 TEST_F(SampleTest, HintsAtTheWeightsThatARunPutOut) {

@@ -16,6 +16,7 @@
 #include "tests/worker/train/local_world.h"
 #include "tests/worker/train/outcome.h"
 #include "worker/checkpoint/save.h"
+#include "worker/train/device_memory.h"
 
 namespace sherd::testing {
 namespace {
@@ -53,7 +54,7 @@ RunOutcome TrainOnDevices(const v1::JobSpec& spec, int world,
   epoch.accelerators = devices.accelerators();
   const RunOutcome outcome = OutcomeOf(LocalWorld(spec, world, std::move(epoch)).Run());
   for (int rank = 0; rank < world; ++rank) {
-    EXPECT_GT(devices.at(rank).reserved_bytes(), 0);
+    EXPECT_EQ(devices.at(rank).most_used_bytes(), devices.at(rank).reserved_bytes());
     EXPECT_GT(devices.at(rank).bytes_in(), 0);
     EXPECT_EQ(devices.at(rank).used_bytes(), 0);
   }
@@ -94,6 +95,45 @@ TEST_F(DeviceSeam, ChangesNoBitUnderAnyStrategy) {
         }
       }
     }
+  }
+}
+
+// F16: on the device, which the cases above see, and on the host beside it.
+TEST_F(DeviceSeam, HoldsOnTheHostWhatIsPredicted) {
+  const auto expect_predicted = [](const v1::JobSpec& spec, int world) {
+    Devices devices(world);
+    LocalEpoch epoch;
+    epoch.accelerators = devices.accelerators();
+    for (const RankRecord& rank : LocalWorld(spec, world, std::move(epoch)).Run()) {
+      ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+      const v1::RankLedger& ledger = rank.ledgers.back();
+      const RankPlan plan = BuildRankPlan(spec, ledger.rank(), world);
+      const v1::RankLedger host = HostSideOf(plan, spec, ledger);
+      for (const auto& [pool, line] : host.memory()) {
+        if (pool == "peak") continue;
+        // Of this pool alone the device has a part.
+        const int64_t beside = pool == "staging" ? ledger.memory().at(pool).predicted() : 0;
+        EXPECT_EQ(ledger.memory().at(pool).measured(), line.predicted() + beside)
+            << pool << " of rank " << ledger.rank() << " of " << spec.parallel().ShortDebugString();
+      }
+    }
+  };
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    for (const int world : {1, 3, 4}) {
+      for (const absl::string_view strategy : StrategiesOf(world)) {
+        for (const int64_t rounds : {1, 3}) {
+          v1::JobSpec spec = Job(strategy, type, rounds * world, 2);
+          spec.mutable_elastic()->set_replicas(rounds == 3 ? 1 : 0);
+          expect_predicted(spec, world);
+        }
+      }
+    }
+  }
+  for (const bool sequence : {false, true}) {
+    v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_FP32, 2, 2);
+    spec.mutable_parallel()->set_tensor(2);
+    spec.mutable_parallel()->set_sequence_parallel(sequence);
+    expect_predicted(spec, 4);
   }
 }
 

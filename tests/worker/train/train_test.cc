@@ -13,9 +13,11 @@
 #include "plan/job_spec.h"
 #include "prometheus/text_serializer.h"
 #include "tests/support/jobs.h"
+#include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 #include "tests/worker/train/outcome.h"
+#include "worker/train/device_memory.h"
 
 namespace sherd {
 namespace {
@@ -130,6 +132,32 @@ TEST(RankLedger, TellsTheSameProcessGrowthOfJobAfterJob) {
     // Kernels are compiled in the first alone.
     EXPECT_NEAR(bytes / first, 1.0, 0.05) << "job " << job;
   }
+}
+
+// The arenas of a device are none of the process's memory. Here all of the device's is, which is no
+// part of what is predicted.
+TEST(RankLedger, TellsTheSameProcessGrowthOnADevice) {
+  TemporaryDirectory scratch;
+  const std::string text = scratch.Write("train.txt", testing::MakeText(20000, 3));
+  // With versions: a home of the state that nothing has been saved from is not resident yet.
+  v1::JobSpec spec = testing::TinyJob(text, "zero1", v1::DATA_TYPE_FP32, 1, 2);
+  v1::ModelSpec& model = *spec.mutable_model();
+  model.set_hidden(512);
+  model.set_ffn(2048);
+  const RankPlan plan = BuildRankPlan(spec, 0, 1);
+  testing::LocalEpoch epoch;
+  SeparateDevice device;
+  epoch.threads = 2;
+  epoch.accelerators = {&device};
+  const std::vector<RankRecord> ranks = LocalWorld(spec, 1, std::move(epoch)).Run();
+  ASSERT_TRUE(ranks[0].result.status.ok()) << ranks[0].result.status;
+  const v1::RankLedger& ledger = ranks[0].ledgers.front();
+  const int64_t device_bytes =
+      device.most_used_bytes() - ArenaBytes(plan) + ledger.memory().at("scratch").measured();
+  const int64_t host_bytes = HostSideOf(plan, spec, ledger).memory().at("peak").predicted();
+  EXPECT_NEAR(
+      static_cast<double>(ledger.process_bytes()) / static_cast<double>(device_bytes + host_bytes),
+      1.0, 0.1);
 }
 
 // F15: a loss that is no number ends the job with a reason, at once and on every rank.

@@ -106,8 +106,10 @@ absl::Status NcclCommunicator::OnDevice(const OpDescriptor& op, const Moments& m
   // Nothing is put behind what the caller computes: it could not be taken back by an abort.
   const Run before{op, Deadline(operation_timeout_), operation_timeout_};
   absl::Status status = AwaitPassed(before, *moments.inputs, "what comes before it");
-  if (!status.ok()) return Explain(op, status);
+  // In this order: behind an abort that has not seen it nothing may be enqueued.
   const NcclEpoch::InFlight in_flight(epoch_);
+  if (status.ok()) status = epoch_.status();
+  if (!status.ok()) return Explain(op, status);
   // A member whose device hangs before the operation is the first to be late, and says so.
   const Run run{op, Deadline(operation_timeout_ + kReasonPatience), operation_timeout_};
   stream_->Record(*moments.begin);

@@ -66,8 +66,11 @@ absl::Status NcclCommunicator::JoinGroup(const std::vector<Greeting>& greetings,
     return memory_.Register(comm_, deadline);
   };
   absl::Status status = join();
+  // In this order: behind an abort that has not seen it nothing may be enqueued.
   const NcclEpoch::InFlight in_flight(epoch_);
-  if (status.ok()) status = ClearArena(deadline);
+  if (status.ok()) status = epoch_.status();
+  const bool clears = status.ok();
+  if (clears) status = ClearArena(deadline);
   if (status.ok()) return status;
   const bool of_nccl =
       absl::IsInternal(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
@@ -75,6 +78,7 @@ absl::Status NcclCommunicator::JoinGroup(const std::vector<Greeting>& greetings,
     status = absl::Status(status.code(), absl::StrCat("rank ", rank_, " could not join ", name,
                                                       " over NCCL: ", status.message()));
   }
+  if (!clears) return status;
   // Memory does not go while the device may still clear it.
   return EndInFlight(status, *cleared_);
 }
@@ -96,12 +100,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormNcclCommunicator(
   SHERD_ASSIGN_OR_RETURN(device.stream, epoch.device().NewStream());
   SHERD_ASSIGN_OR_RETURN(device.cleared, epoch.device().NewEvent());
   const int peers = static_cast<int>(group.addresses.size()) - 1;
-  SHERD_ASSIGN_OR_RETURN(NcclMemory memory, NcclMemory::Create(epoch, options.arena_bytes, peers,
-                                                               nccl.piece_bytes, deadline));
+  absl::StatusOr<NcclMemory> memory =
+      NcclMemory::Create(epoch, options.arena_bytes, peers, nccl.piece_bytes, deadline);
+  // Those who wait for this member hear why it does not come.
   Formation formation(listener.inbox(), group, /*own_segment=*/-1, options, abort);
-  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run());
+  SHERD_ASSIGN_OR_RETURN(std::vector<Member> members, formation.Run(memory.status()));
   auto communicator =
-      std::make_unique<NcclCommunicator>(epoch, group.rank, std::move(members), std::move(memory),
+      std::make_unique<NcclCommunicator>(epoch, group.rank, std::move(members), *std::move(memory),
                                          std::move(device), options.operation_timeout, nccl);
   const std::string name = absl::StrCat(group.group, " of epoch ", group.epoch);
   const absl::Status joined = communicator->Join(name, deadline, abort);

@@ -184,6 +184,24 @@ TEST(NcclFailure, AnOperationReadsWhatWasEnqueuedOnTheComputeStreamBeforeIt) {
   });
 }
 
+// F33: an abort may have looked for work of the device before; nobody would end what comes later.
+TEST(NcclFailure, NothingIsEnqueuedBehindAnAbort) {
+  NcclRanks ranks(2);
+  auto members = ranks.MustForm();
+  const int enqueued = ranks.device(1).enqueued();
+  ranks.device(1).WhenNextPassed([&] {
+    ranks.epoch(1).Abort(absl::AbortedError("enough"));
+    ranks.epoch(1).AwaitAborted();
+  });
+  RunRanks(2, [&](int rank) {
+    Communicator& comm = *members[static_cast<size_t>(rank)];
+    const absl::Status status = comm.Wait(Reduce(comm));
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("enough"));
+  });
+  EXPECT_EQ(ranks.device(1).enqueued(), enqueued);
+}
+
 // F34: it is not the network that hangs, and not the others.
 TEST(NcclFailure, ADeviceThatHangsBeforeAnOperationIsNamed) {
   NcclRanks ranks(2);

@@ -105,6 +105,17 @@ TEST(NcclFormation, MemoryThatIsNotThereIsNamedWithItsSize) {
   EXPECT_THAT(std::string(formed.status().message()), HasSubstr("1048576 bytes"));
 }
 
+// F34: those who wait for it hear of it.
+TEST(NcclFormation, AMemberWithoutMemoryTellsTheOthers) {
+  NcclRanks ranks(2);
+  ranks.nccl().Inject({.call = NcclCall::kMemAlloc, .what = NcclFault::kFail});
+  const absl::Status own = ranks.Form("data:0", 1).status();
+  const absl::Status other = ranks.Form("data:0", 0).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kResourceExhausted) << other;
+  EXPECT_EQ(other.message(), own.message());
+  EXPECT_EQ(LostMemberOf(other), 1);
+}
+
 // F33, F36: one rank's NCCL hangs in its init. The others give up at the deadline; it can only go.
 TEST(NcclFormation, AnInitThatHangsEndsAtTheDeadlineAndItsProcessWithIt) {
   NcclRanks ranks(3);
@@ -163,6 +174,18 @@ TEST(NcclFormation, AbortEndsTheFormationOfAll) {
   forming.join();
   EXPECT_LT(absl::Now() - start, kEndsWithin);
   ExpectAll(formed, absl::StatusCode::kAborted, "epoch 5 is over");
+}
+
+// F33: an abort may have looked for work of the device before; nobody would end what comes later.
+TEST(NcclFormation, NothingIsEnqueuedBehindAnAbort) {
+  NcclRanks ranks(2);
+  ranks.nccl().WhenNextRegistered(1, [&] {
+    ranks.epoch(1).Abort(absl::AbortedError("epoch 5 is over"));
+    ranks.epoch(1).AwaitAborted();
+  });
+  const auto formed = ranks.FormAll("data:0");
+  EXPECT_EQ(formed[1].status(), absl::AbortedError("epoch 5 is over"));
+  EXPECT_EQ(ranks.device(1).enqueued(), 0);
 }
 
 TEST(NcclFormation, AnEpochThatHasEndedFormsNothing) {

@@ -242,6 +242,11 @@ NcclResult ScriptedNccl::CommRegister(NcclComm comm, void* memory, size_t bytes,
   }
   comm->registrations.insert(memory);
   *handle = memory;
+  if (const auto call = when_registered_.extract(comm->rank)) {
+    mutex_.Unlock();
+    call.mapped()();
+    mutex_.Lock();
+  }
   return NcclResult::kSuccess;
 }
 

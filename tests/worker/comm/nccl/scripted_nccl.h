@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -58,6 +59,11 @@ class ScriptedNccl final : public NcclApi {
   ~ScriptedNccl() override;
 
   void Inject(const NcclFault& fault) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called once, at the end of the rank's next CommRegister.
+  void WhenNextRegistered(int rank, std::function<void()> call) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    when_registered_[rank] = std::move(call);
+  }
   // Lets go all that hangs stubbornly, now and later.
   void Release() ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether a call hangs, or a kernel.
@@ -148,6 +154,7 @@ class ScriptedNccl final : public NcclApi {
   int version_ = 22809;
   mutable absl::Mutex mutex_;
   std::deque<NcclFault> faults_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, std::function<void()>> when_registered_ ABSL_GUARDED_BY(mutex_);  // by rank
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   int hanging_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> violations_ ABSL_GUARDED_BY(mutex_);

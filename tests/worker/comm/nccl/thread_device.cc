@@ -7,7 +7,8 @@
 
 namespace sherd {
 
-ThreadStream::ThreadStream() : thread_([this] { Work(); }) {}
+ThreadStream::ThreadStream(std::atomic<int>* enqueued)
+    : enqueued_(enqueued), thread_([this] { Work(); }) {}
 
 ThreadStream::~ThreadStream() {
   {
@@ -57,6 +58,7 @@ void ThreadStream::AddRounded(void* sum, const void* value, DType dtype, int64_t
 }
 
 void ThreadStream::Enqueue(std::function<void()> work) {
+  if (enqueued_ != nullptr) ++*enqueued_;
   absl::MutexLock lock(&mutex_);
   if (failure_.empty()) waiting_.push_back(std::move(work));
 }
@@ -89,7 +91,7 @@ int ThreadDevice::bound_threads() {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceStream>> ThreadDevice::NewStream() {
-  auto stream = std::make_unique<ThreadStream>();
+  auto stream = std::make_unique<ThreadStream>(&enqueued_);
   last_stream_ = stream.get();
   if (first_work_ != nullptr) stream->Enqueue(first_work_);
   return stream;
@@ -99,8 +101,20 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> ThreadDevice::NewEvent() {
   return std::make_unique<ThreadEvent>();
 }
 
+void ThreadDevice::WhenNextPassed(std::function<void()> call) {
+  absl::MutexLock lock(&mutex_);
+  when_passed_ = std::move(call);
+}
+
 bool ThreadDevice::Passed(const DeviceEvent& event) {
-  return static_cast<const ThreadEvent&>(event).passed();
+  if (!static_cast<const ThreadEvent&>(event).passed()) return false;
+  std::function<void()> call;
+  {
+    absl::MutexLock lock(&mutex_);
+    call = std::exchange(when_passed_, nullptr);
+  }
+  if (call != nullptr) call();
+  return true;
 }
 
 double ThreadDevice::Seconds(const DeviceEvent& begin, const DeviceEvent& end) {

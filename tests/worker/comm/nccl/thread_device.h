@@ -19,7 +19,8 @@ namespace sherd {
 // A stream as a thread; its device's memory is the host's.
 class ThreadStream final : public DeviceStream {
  public:
-  ThreadStream();
+  // Adds what is enqueued to the count, which outlives it; null: nobody counts.
+  explicit ThreadStream(std::atomic<int>* enqueued = nullptr);
   // Does what is enqueued first.
   ~ThreadStream() override;
 
@@ -38,6 +39,7 @@ class ThreadStream final : public DeviceStream {
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  std::atomic<int>* const enqueued_;
   mutable absl::Mutex mutex_;
   std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -68,15 +70,21 @@ class ThreadDevice final : public StreamDevice {
   double Seconds(const DeviceEvent& begin, const DeviceEvent& end) override;
 
   int bound_threads() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called once, when an event is next found to have passed.
+  void WhenNextPassed(std::function<void()> call) ABSL_LOCKS_EXCLUDED(mutex_);
   // Streams made from now on do this first.
   void BeginStreamsWith(std::function<void()> work) { first_work_ = std::move(work); }
+  // On all streams but compute(), so far.
+  int enqueued() const { return enqueued_.load(); }
   // The stream that was made last.
   ThreadStream& last_stream() { return *last_stream_; }
 
  private:
   ThreadStream compute_;
+  std::atomic<int> enqueued_{0};
   absl::Mutex mutex_;
   std::set<std::thread::id> bound_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> when_passed_ ABSL_GUARDED_BY(mutex_);
   ThreadStream* last_stream_ = nullptr;
   std::function<void()> first_work_;
 };
