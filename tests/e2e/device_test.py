@@ -8,6 +8,7 @@ import unittest
 
 from harness import BIN, EndToEnd, wait_for
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # The software device of the tests behind the door of the real back end.
 LIBRARY = os.environ["SHERD_DEVICE_LIBRARY"]
 
@@ -68,6 +69,13 @@ class Device(EndToEnd):
         direct, _ = self.needed(library)
         self.assertTrue(any(name.startswith("libcublasLt") for name in direct), direct)
         self.assertFalse([name for name in direct if name.startswith(("libcuda.so", "libcudart", "libnccl"))], direct)
+
+    def test_four_ranks_on_one_device_have_the_bits_of_one(self):
+        check = ROOT / "scripts/gpu_check.py"
+        result = subprocess.run(["/usr/bin/python3", str(check), "--quick", "--library", LIBRARY, "--bin", str(BIN)],
+                                capture_output=True, text=True, timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("zero3, four ranks on one GPU: 3 steps with the same bits as one rank", result.stdout)
 
 
 if __name__ == "__main__":
