@@ -80,7 +80,7 @@ ExitCode DescribeCommand(const Connection& connection, const std::string& job_id
   if (absl::Status usable = CheckAddress(connection.coordinator); !usable.ok()) {
     return Complain(usable);
   }
-  JobClient client(connection.coordinator);
+  JobClient client(connection.coordinator, connection.security);
   const absl::StatusOr<v1::Job> job = client.GetJob(job_id);
   if (!job.ok()) return Complain(job.status());
   const absl::StatusOr<Past> past = ReadPast(client, *job);

@@ -8,6 +8,7 @@
 #include "client/commands.h"
 #include "client/complain.h"
 #include "client/job_client.h"
+#include "client/rank_filter.h"
 #include "client/render_json.h"
 #include "common/printable_text.h"
 
@@ -51,10 +52,17 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
     return Complain(usable);
   }
   JobClient client(connection.coordinator, connection.security);
+  // Asked first, so that a coordinator that is not there is said as such.
+  const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
+  if (!job.ok()) return Complain(job.status());
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  RankFilter filter(rank, job->last_event());
+  absl::Status refused;
   const auto show = [&](const v1::JobEvent& event) {
     if (event.has_done()) state = event.done().state();
-    if (!event.has_log() || (rank && event.log().rank() != *rank)) return;
+    refused.Update(filter.See(event));
+    if (!refused.ok()) return client.StopWatching();
+    if (!event.has_log() || !filter.Shows(event.log())) return;
     switch (connection.format) {
       case OutputFormat::kTable:
         std::cout << "[rank " << event.log().rank() << "] "
@@ -68,12 +76,8 @@ ExitCode LogsCommand(const Connection& connection, const std::string& job_id,
         break;
     }
   };
-  // Asked first, so that a coordinator that is not there is said as such.
-  if (const absl::StatusOr<v1::Job> job = client.AwaitJob(job_id, kPatience, SayOnError);
-      !job.ok()) {
-    return Complain(job.status());
-  }
   const absl::Status watched = client.Watch(job_id, kPatience, {show, SayOnError});
+  if (!refused.ok()) return ComplainAboutUse(refused);
   return EndOf(watched, state);
 }
 

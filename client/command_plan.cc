@@ -115,10 +115,20 @@ std::vector<PlanReport> ReportsOf(const PlannedJob& job, const PlanRequest& requ
     reports.push_back(
         ReportOnJob(spec, job.without_groups, request.limits, request.cost, request.threads));
   }
-  // Not one of all jobs' choices, since it needs a shard group.
+  // Not one of all jobs' choices, since it needs a shard group: the job's, or one that stands for
+  // all.
   if (job.spec.parallel().strategy() == v1::STRATEGY_HYBRID) {
     reports.push_back(
         ReportOnJob(job.spec, job.workers, request.limits, request.cost, request.threads));
+    return reports;
+  }
+  const int64_t degree = job.without_groups / TensorDegreeOf(job.spec.parallel());
+  v1::JobSpec hybrid = job.spec;
+  Choose(kHybridChoice, *hybrid.mutable_parallel());
+  hybrid.mutable_parallel()->set_shard_group(ComparedShardGroup(degree));
+  if (hybrid.parallel().shard_group() > 1) {
+    reports.push_back(
+        ReportOnJob(hybrid, job.without_groups, request.limits, request.cost, request.threads));
   }
   return reports;
 }

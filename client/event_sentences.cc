@@ -66,7 +66,7 @@ std::string EventSentence(const v1::JobEvent& event, int64_t steps) {
     case v1::JobEvent::kState:
       return verdict(event.state().state(), event.state().reason());
     case v1::JobEvent::kStep:
-      return StepLine(event.step(), steps, absl::ZeroDuration());
+      return StepLine(event.step(), steps, std::nullopt);
     case v1::JobEvent::kEval:
       return EvalLine(event.eval());
     case v1::JobEvent::kEpoch:

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/job_keys.h"
 #include "client/yaml_tree.h"
 #include "client/yaml_values.h"
@@ -56,8 +57,26 @@ std::vector<absl::string_view> KeysIn(absl::string_view section) {
   return names;
 }
 
-// "; did you mean 'strategy'?": a neighbour of similar name, or the key of that name elsewhere.
+// What keys are called elsewhere.
+constexpr std::pair<absl::string_view, absl::string_view> kOtherNames[] = {
+    {"tp", "parallel.tensor"},
+    {"tensor_parallel", "parallel.tensor"},
+    {"tensor_parallel_size", "parallel.tensor"},
+    {"zero", "parallel.strategy"},
+    {"zero_stage", "parallel.strategy"},
+    {"batch_size", "train.global_batch"},
+    {"learning_rate", "train.optimizer.lr"},
+};
+
+// "; did you mean 'strategy'?": a key of that meaning, a neighbour of similar name, or the key of
+// that name elsewhere.
 std::string Suggestion(absl::string_view section, absl::string_view name) {
+  for (const auto& [other, path] : kOtherNames) {
+    if (other != name) continue;
+    // Those of the same section go by what follows it.
+    return absl::StrCat("; did you mean '", absl::StripPrefix(path, absl::StrCat(section, ".")),
+                        "'?");
+  }
   const std::string nearest = Nearest(name, KeysIn(section));
   if (!nearest.empty()) return absl::StrCat("; did you mean '", nearest, "'?");
   for (const JobKey& key : JobKeys()) {
@@ -168,6 +187,23 @@ void ReadOverride(const std::string& text, JobFile& file, std::vector<std::strin
   reader.Read(parts.first, value);
 }
 
+// On the wire a 0 is a key that is not given. Where the model comes from elsewhere it would be
+// passed over, though it was written to win.
+void RefuseSilentZeros(const JobFile& file, std::vector<std::string>& problems) {
+  const v1::ModelSpec& model = file.spec.model();
+  if (model.preset().empty() && model.from().empty()) return;
+  const std::pair<const char*, int64_t> sizes[] = {{"model.kv_heads", model.kv_heads()},
+                                                   {"model.ffn", model.ffn()}};
+  for (const auto& [path, value] : sizes) {
+    const auto given = file.origins.find(path);
+    if (given == file.origins.end() || value != 0) continue;
+    problems.push_back(
+        absl::StrCat(given->second, ": ", path, ": 0, the default, says nothing beside ",
+                     model.preset().empty() ? "model.from" : "model.preset",
+                     ", which has its own; write the number that you mean, or leave the key out"));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, absl::string_view source,
@@ -177,6 +213,7 @@ absl::StatusOr<JobFile> ParseJobFile(absl::string_view text, absl::string_view s
   std::vector<std::string> problems;
   ReadDocument(text, file, problems);
   for (const std::string& override_text : overrides) ReadOverride(override_text, file, problems);
+  if (problems.empty()) RefuseSilentZeros(file, problems);
   if (problems.empty()) return file;
   if (problems.size() > kMaxProblems) {
     const size_t more = problems.size() - kMaxProblems;

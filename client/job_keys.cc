@@ -101,6 +101,15 @@ absl::Status StrategyName(const Node& node, v1::ParallelSpec& parallel) {
     return absl::InvalidArgumentError(
         absl::StrCat(Quoted(node), " is FSDP's name of what is called '", ours, "' here"));
   }
+  const std::string lower = absl::AsciiStrToLower(name);
+  if (lower == "zero") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(node), " has stages: write zero1, zero2 or zero3"));
+  }
+  if (lower == "tp" || lower == "tensor" || lower == "tensor_parallel") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(node), " goes with a strategy: give its degree as parallel.tensor"));
+  }
   return Name(node, parallel, &v1::ParallelSpec::set_strategy, StrategyFromName, StrategyNames());
 }
 
@@ -357,9 +366,8 @@ constexpr JobKey kJobKeys[] = {
     {"checkpoint.dir",
      [](const Node& n, Spec& s) { return NonEmpty(n, *Checkpoint(s).mutable_dir()); }},
     {"checkpoint.every",
-     [](const Node& n, Spec& s) {
-       return Count(n, Checkpoint(s), &v1::CheckpointSpec::set_every);
-     }},
+     [](const Node& n,
+        Spec& s) { return Count(n, Checkpoint(s), &v1::CheckpointSpec::set_every); }},
     {"checkpoint.keep",
      [](const Node& n, Spec& s) { return Count(n, Checkpoint(s), &v1::CheckpointSpec::set_keep); }},
     {"checkpoint.resume",

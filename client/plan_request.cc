@@ -176,14 +176,8 @@ absl::StatusOr<TheoryQuestion> ReadSizes(const PlanFlags& flags, int64_t workers
   return question;
 }
 
-absl::Status ReadShardGroup(const PlanFlags& flags, const StrategyChoice& choice,
-                            TheoryQuestion& question) {
-  const bool hybrid = choice.strategy == v1::STRATEGY_HYBRID;
-  if (hybrid != flags.shard_group.has_value()) {
-    return Refuse(hybrid ? "--strategy hybrid needs --shard-group: how many ranks share one copy?"
-                         : "--shard-group goes with --strategy hybrid");
-  }
-  if (!hybrid) return absl::OkStatus();
+// The group that was given.
+absl::Status ReadShardGroup(const PlanFlags& flags, TheoryQuestion& question) {
   SHERD_ASSIGN_OR_RETURN(const int64_t group,
                          ParseCount("--shard-group", *flags.shard_group, 1, question.degree));
   if (question.degree % group != 0) {
@@ -240,14 +234,25 @@ absl::Status ReadTheory(const PlanFlags& flags, PlanRequest& request) {
   };
   if (!flags.compare) {
     SHERD_ASSIGN_OR_RETURN(const StrategyChoice choice, ReadChoice(flags));
-    SHERD_RETURN_IF_ERROR(ReadShardGroup(flags, choice, question));
+    const bool hybrid = choice.strategy == v1::STRATEGY_HYBRID;
+    if (hybrid != flags.shard_group.has_value()) {
+      return Refuse(hybrid ? "--strategy hybrid needs --shard-group: how many ranks share one copy?"
+                           : "--shard-group goes with --strategy hybrid, or with --compare");
+    }
+    if (hybrid) SHERD_RETURN_IF_ERROR(ReadShardGroup(flags, question));
     ask(choice);
     return absl::OkStatus();
   }
-  if (flags.strategy || flags.shard_group || flags.zero1_gradients || flags.reshard_after_forward) {
-    return Refuse("--compare shows every strategy: leave out --strategy and its settings");
+  const NamedFlag of_one[] = {{"--strategy", flags.strategy},
+                              {"--zero1-gradients", flags.zero1_gradients},
+                              {"--reshard-after-forward", flags.reshard_after_forward}};
+  for (const auto& [name, value] : of_one) {
+    if (value) return Refuse(absl::StrCat("--compare shows every strategy: leave out ", name));
   }
   for (const StrategyChoice& choice : StrategyChoices()) ask(choice);
+  question.shard_group = static_cast<int>(ComparedShardGroup(question.degree));
+  if (flags.shard_group) SHERD_RETURN_IF_ERROR(ReadShardGroup(flags, question));
+  if (flags.shard_group || question.shard_group > 1) ask(kHybridChoice);
   return absl::OkStatus();
 }
 

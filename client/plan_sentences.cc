@@ -17,7 +17,7 @@ std::string Counted(int64_t count, absl::string_view noun) {
 
 // "sends a third less than zero3".
 std::string SendsLess(const PlanReport& chosen, const PlanReport& other) {
-  const std::string name = NameOf(other.choice);
+  const std::string name = RowName(other);
   const double part =
       1.0 - static_cast<double>(chosen.wire_total) / static_cast<double>(other.wire_total);
   const std::pair<double, const char*> words[] = {{1.0 / 4, "a quarter less than "},
@@ -36,14 +36,14 @@ std::string SpeedText(const std::vector<PlanReport>& reports, const Recommendati
   const PlanReport& fastest = reports[best.fastest];
   const bool is_fastest = best.chosen == best.fastest;
   if (!chosen.times) {
-    return is_fastest ? "none that fits sends less"
-                      : absl::StrCat("it sends no more than ", NameOf(fastest.choice),
-                                     " and needs less memory");
+    return is_fastest
+               ? "none that fits sends less"
+               : absl::StrCat("it sends no more than ", RowName(fastest), " and needs less memory");
   }
   const std::string step =
       absl::StrCat("its step is estimated at ", SecondsText(chosen.times->step));
   if (is_fastest) return absl::StrCat(step, ", the shortest of those that fit");
-  return absl::StrCat(step, ", about as short as ", NameOf(fastest.choice), "'s of ",
+  return absl::StrCat(step, ", about as short as ", RowName(fastest), "'s of ",
                       SecondsText(fastest.times->step), ", which needs ",
                       HumanBytes(fastest.NeededBytes() - chosen.NeededBytes()), " more memory");
 }
@@ -66,11 +66,11 @@ std::string ReasonText(const std::vector<PlanReport>& reports, const Recommendat
   clauses.push_back(SpeedText(reports, best));
   if (best.refused) {
     const PlanReport& refused = reports[*best.refused];
-    clauses.push_back(absl::StrCat(NameOf(refused.choice), " is ",
-                                   HumanBytes(-refused.SpareBytes()), " short of memory"));
+    clauses.push_back(absl::StrCat(RowName(refused), " is ", HumanBytes(-refused.SpareBytes()),
+                                   " short of memory"));
   }
   if (chosen.checks.empty()) clauses.emplace_back("no memory limit was given");
-  return absl::StrCat(NameOf(chosen.choice), ": ", lower ? "not the highest stage: " : "",
+  return absl::StrCat(RowName(chosen), ": ", lower ? "not the highest stage: " : "",
                       absl::StrJoin(clauses, "; "));
 }
 
@@ -85,7 +85,7 @@ std::string ShortfallText(const PlanReport& report) {
       absl::StrJoin(LargestConsumers(report, 3), ", ", [](std::string* out, const Consumer& c) {
         absl::StrAppend(out, c.pool, " ", HumanBytes(c.bytes));
       });
-  return absl::StrCat(NameOf(report.choice), " on ", Counted(report.workers, "worker"),
+  return absl::StrCat(RowName(report), " on ", Counted(report.workers, "worker"),
                       " does not fit: it needs ", absl::StrJoin(limits, " and "),
                       "; the largest of a rank: ", consumers);
 }

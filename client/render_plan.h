@@ -21,9 +21,13 @@ std::string DecimalBytes(int64_t bytes);
 // "1.23 s", "45.6 ms", "7.8 us".
 std::string SecondsText(double seconds);
 
+// The strategy in a comparison: "zero3 kept", "hybrid 2" with its shard group.
+std::string RowName(const PlanReport& report);
+
 // Tables of one strategy's plan.
 std::string PlanText(const PlanReport& report, const PlanRequest& request);
-// Two tables, memory and communication, of all strategies, and the recommendation.
+// Two tables, memory and communication, of all strategies, and the recommendation. Rows name their
+// workers where these differ, as hybrid's may, which are a multiple of its shard group.
 std::string ComparisonText(const std::vector<PlanReport>& reports, const PlanRequest& request);
 
 // {"strategy":…,"model_state_bytes":{…},"wire_bytes_per_step":{…},"peak_bytes":…,"fits":…,…}; what

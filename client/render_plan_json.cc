@@ -14,12 +14,16 @@ Json OrNull(const std::optional<T>& value) {
 }
 
 // What `--set` takes to have the strategy; only for those that this build executes.
-Json SettingsJson(const StrategyChoice& choice) {
+Json SettingsJson(const PlanReport& report) {
+  const StrategyChoice& choice = report.choice;
   Json settings = Json::array();
   settings.push_back(absl::StrCat("parallel.strategy=", NameOf(choice.strategy)));
   settings.push_back(absl::StrCat("parallel.zero1_gradients=", NameOf(choice.zero1_gradients)));
   settings.push_back(absl::StrCat("parallel.reshard_after_forward=",
                                   choice.reshard_after_forward ? "true" : "false"));
+  if (choice.strategy == v1::STRATEGY_HYBRID) {
+    settings.push_back(absl::StrCat("parallel.shard_group=", report.shard_group));
+  }
   return settings;
 }
 
@@ -96,7 +100,7 @@ Json PlanJson(const PlanReport& report, const PlanRequest& request) {
   if (report.tensor > 1) json["tensor"] = report.tensor;
   if (!report.ranks.empty()) {
     json["optimizer_location"] = OptimizerLocation(report.ranks.front());
-    json["settings"] = SettingsJson(report.choice);
+    json["settings"] = SettingsJson(report);
     json["ranks"] = Json::array();
     for (const v1::RankLedger& rank : report.ranks) json["ranks"].push_back(RankJson(rank));
   }
@@ -121,7 +125,7 @@ Json ComparisonJson(const std::vector<PlanReport>& reports, const PlanRequest& r
     const StrategyChoice& choice = reports[best->chosen].choice;
     recommendation = {{"strategy", std::string(NameOf(choice.strategy))},
                       {"name", NameOf(choice)},
-                      {"settings", SettingsJson(choice)},
+                      {"settings", SettingsJson(reports[best->chosen])},
                       {"reason", ReasonText(reports, *best)}};
   }
   return {{"strategies", std::move(strategies)}, {"recommendation", std::move(recommendation)}};

@@ -157,29 +157,39 @@ std::string FitsCell(const PlanReport& report) {
                     : absl::StrCat("no, ", HumanBytes(-spare), " short");
 }
 
+// "8", or "-" in every row where all are of as many.
+std::string WorkersCell(const PlanReport& report, const std::vector<PlanReport>& reports) {
+  const bool differ = std::any_of(reports.begin(), reports.end(), [&](const PlanReport& other) {
+    return other.workers != reports[0].workers;
+  });
+  return differ ? absl::StrCat(report.workers) : "-";
+}
+
 std::string MemoryTable(const std::vector<PlanReport>& reports) {
-  Rows rows = {{"strategy", "params", "grads", "optimizer", "state", "gathered", "peak",
+  Rows rows = {{"strategy", "workers", "params", "grads", "optimizer", "state", "gathered", "peak",
                 "redundant", "fits"}};
   for (const PlanReport& report : reports) {
     const auto size = [&](int64_t bytes) { return Size(report, bytes); };
     const auto size_or_dash = [&](const std::optional<int64_t>& bytes) {
       return bytes ? size(*bytes) : "-";
     };
-    rows.push_back({NameOf(report.choice), size(report.state.params), size(report.state.grads),
-                    size(report.state.optimizer), size(report.state.total()),
-                    size_or_dash(report.gathered_bytes), size_or_dash(report.peak_bytes),
-                    size(report.redundant_bytes), FitsCell(report)});
+    rows.push_back({RowName(report), WorkersCell(report, reports), size(report.state.params),
+                    size(report.state.grads), size(report.state.optimizer),
+                    size(report.state.total()), size_or_dash(report.gathered_bytes),
+                    size_or_dash(report.peak_bytes), size(report.redundant_bytes),
+                    FitsCell(report)});
   }
   return NumbersTable(WithoutEmptyColumns(rows));
 }
 
 std::string WireTable(const std::vector<PlanReport>& reports) {
   constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce", "exchange"};
-  Rows rows = {{"strategy"}};
+  Rows rows = {{"strategy", "workers"}};
   rows[0].insert(rows[0].end(), std::begin(kCollectives), std::end(kCollectives));
   rows[0].insert(rows[0].end(), {"total", "communication", "exposed", "step"});
   for (const PlanReport& report : reports) {
-    std::vector<std::string>& row = rows.emplace_back(1, NameOf(report.choice));
+    std::vector<std::string>& row = rows.emplace_back(1, RowName(report));
+    row.push_back(WorkersCell(report, reports));
     for (const char* collective : kCollectives) {
       const auto found =
           std::find_if(report.wire.begin(), report.wire.end(),
@@ -217,6 +227,12 @@ std::string SecondsText(double seconds) {
   return absl::StrFormat("%.1f us", seconds * 1e6);
 }
 
+std::string RowName(const PlanReport& report) {
+  const std::string name = NameOf(report.choice);
+  if (report.choice.strategy != v1::STRATEGY_HYBRID) return name;
+  return absl::StrCat(name, " ", report.shard_group);
+}
+
 std::string PlanText(const PlanReport& report, const PlanRequest& request) {
   const std::string tensor = report.tensor > 1 ? absl::StrCat(", tensor ", report.tensor) : "";
   const std::string group = report.shard_group == report.data_degree()
@@ -230,8 +246,9 @@ std::string PlanText(const PlanReport& report, const PlanRequest& request) {
 }
 
 std::string ComparisonText(const std::vector<PlanReport>& reports, const PlanRequest& request) {
+  const int64_t tensor = reports.front().tensor;
   std::string text = absl::StrCat(
-      Heading(reports.front(), ""),
+      Heading(reports.front(), tensor > 1 ? absl::StrCat("tensor ", tensor, ": ") : ""),
       "\nMemory of a rank; redundant: model state of all ranks beyond one copy\n",
       MemoryTable(reports), "\nSent by a rank in one step",
       reports.front().communication_seconds ? absl::StrCat("; times are ", CostText(request)) : "",

@@ -71,8 +71,8 @@ std::string Speed(const v1::StepReport& step) {
   return WithThousands(std::llround(std::min(step.tokens_per_second(), 1e15)));
 }
 
-std::string Eta(const v1::StepReport& step, int64_t steps, absl::Duration left) {
-  return step.step() < steps ? absl::StrCat("  ETA ", HumanDuration(left)) : "";
+std::string Eta(const v1::StepReport& step, int64_t steps, std::optional<absl::Duration> left) {
+  return left && step.step() < steps ? absl::StrCat("  ETA ", HumanDuration(*left)) : "";
 }
 
 // The row of what the operating system counts; nothing is predicted for it but the peak.
@@ -259,7 +259,8 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
                       sent, "\n", LedgerVerdict(ranks));
 }
 
-std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left) {
+std::string StepLine(const v1::StepReport& step, int64_t steps,
+                     std::optional<absl::Duration> left) {
   return absl::StrFormat("%s  loss %.4f  grad norm %.3f  lr %.2e  %s tokens/s  %.0f ms%s",
                          StepOf(step, steps), step.loss(), step.grad_norm(), step.lr(), Speed(step),
                          step.step_ms(), Eta(step, steps, left));

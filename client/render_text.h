@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ inline constexpr char kOffloadSentence[] =
     "optimizer state lives in host memory, which on CPU workers is the device's too\n";
 
 // One line each, without a newline. `steps` is the job's number of steps, 0 when it is unknown;
-// `left` the time that the rest of them will take, shown while there are some.
-std::string StepLine(const v1::StepReport& step, int64_t steps, absl::Duration left);
+// `left` the time that the rest of them will take, shown while there are some; nothing for a step
+// of the past.
+std::string StepLine(const v1::StepReport& step, int64_t steps, std::optional<absl::Duration> left);
 // Fits a terminal of 80 columns.
 std::string BarLine(const v1::StepReport& step, int64_t steps, absl::Duration left);
 std::string EvalLine(const v1::EvalReport& eval);

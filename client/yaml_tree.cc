@@ -5,8 +5,10 @@
 #include <exception>
 #include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/utf8.h"
 #include "yaml-cpp/eventhandler.h"
@@ -22,6 +24,10 @@ constexpr size_t kMaxNodes = 50'000;
 // A mapping's keys are compared pairwise.
 constexpr size_t kMaxKeys = 200;
 
+constexpr char kNoAliases[] =
+    "aliases (*name) are not allowed in a job file; write the value out, and put a pattern in "
+    "quotes, as in '*.txt'";
+
 // Builds the tree from the parser's events; keeps the first thing that is wrong.
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -36,7 +42,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Refuse(mark, "aliases (*name) are not allowed in a job file; write the value out");
+    Refuse(mark, kNoAliases);
     YamlNode node;
     node.line = mark.line + 1;
     Attach(std::move(node));
@@ -181,7 +187,10 @@ bool ParseYaml(absl::string_view text, YamlNode& root, YamlError& error) {
     }
   } catch (const YAML::Exception& exception) {
     if (!builder.error()) {
-      error = {std::max(1, exception.mark.line + 1), absl::StrCat("not YAML: ", exception.msg)};
+      // The parser has looked for the anchor of what may be meant as a pattern.
+      const bool alias = absl::StartsWith(exception.msg, YAML::ErrorMsg::UNKNOWN_ANCHOR);
+      error = {std::max(1, exception.mark.line + 1),
+               alias ? std::string(kNoAliases) : absl::StrCat("not YAML: ", exception.msg)};
       return false;
     }
   }

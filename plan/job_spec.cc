@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -95,6 +96,33 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
     std::swap(last, row);
   }
   return last[b.size()];
+}
+
+size_t CommonPrefix(absl::string_view a, absl::string_view b) {
+  size_t length = 0;
+  while (length < std::min(a.size(), b.size()) &&
+         absl::ascii_tolower(a[length]) == absl::ascii_tolower(b[length])) {
+    ++length;
+  }
+  return length;
+}
+
+// How far apart the last digits are; far where one ends otherwise.
+int DigitDistance(absl::string_view a, absl::string_view b) {
+  constexpr int kFar = 10;
+  const bool digits = !a.empty() && !b.empty() && absl::ascii_isdigit(a.back()) != 0 &&
+                      absl::ascii_isdigit(b.back()) != 0;
+  return digits ? std::abs(a.back() - b.back()) : kFar;
+}
+
+// Of two candidates at one edit distance from `name`: the one with the longer beginning in common,
+// then the one whose number at the end is nearer, as zero3 is to zero4.
+bool IsLikelier(absl::string_view name, absl::string_view candidate, absl::string_view than) {
+  if (than.empty()) return false;
+  const size_t common = CommonPrefix(name, candidate);
+  const size_t others = CommonPrefix(name, than);
+  if (common != others) return common > others;
+  return DigitDistance(name, candidate) < DigitDistance(name, than);
 }
 
 void FillFromPreset(const v1::ModelSpec& preset, v1::ModelSpec& model) {
@@ -247,16 +275,16 @@ std::string Nearest(absl::string_view name, const std::vector<absl::string_view>
   // Beyond this a "did you mean" is a guess, and the distance of a huge name costs too much.
   constexpr size_t kLongestName = 64;
   if (name.empty() || name.size() > kLongestName) return "";
-  std::string nearest;
+  absl::string_view nearest;
   size_t least = std::max<size_t>(1, name.size() / 3) + 1;
   for (const absl::string_view candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
-    if (distance < least) {
+    if (distance < least || (distance == least && IsLikelier(name, candidate, nearest))) {
       least = distance;
-      nearest = std::string(candidate);
+      nearest = candidate;
     }
   }
-  return nearest;
+  return std::string(nearest);
 }
 
 v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {

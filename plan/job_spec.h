@@ -47,7 +47,7 @@ v1::Recompute RecomputeFromName(absl::string_view name);
 v1::Offload OffloadFromName(absl::string_view name);
 v1::OnNan OnNanFromName(absl::string_view name);
 
-// The candidate closest to `name` by edit distance; "" when none is close.
+// The candidate closest to `name` by edit distance, then beginning, then last digit; "" for none.
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates);
 
 // Fills in presets and defaults. Idempotent; leaves what is wrong for ValidateJobSpec to report,

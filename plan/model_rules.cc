@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,11 +80,33 @@ std::string DividesNotText(absl::string_view problem, const std::vector<int64_t>
   return absl::StrCat(problem, NearestThatDoText(nearest));
 }
 
+// "heads 6, which the preset 'gpt2-bytes' has".
+std::string OfPreset(absl::string_view key, int64_t value, const v1::ModelSpec& model) {
+  return absl::StrCat(key, " ", value, ", which the preset '", model.preset(), "' has");
+}
+
+// The preset's heads do not go with a `hidden` that was given: only the latter was written. True
+// when that is so.
+bool CheckHiddenOfPreset(const v1::ModelSpec& model, SpecRules& rules) {
+  const std::optional<v1::ModelSpec> preset = FindPreset(model.preset());
+  const int64_t hidden = model.hidden();
+  if (!preset || preset->heads() != model.heads() || preset->hidden() == hidden) return false;
+  const bool pairs = model.arch() == v1::ARCHITECTURE_LLAMA;
+  const int64_t granule = model.heads() * (pairs ? 2 : 1);
+  if (hidden % granule == 0) return false;
+  rules.Add("model.hidden",
+            absl::StrCat("hidden ", hidden, " is no multiple of ", pairs ? "twice " : "",
+                         OfPreset("heads", model.heads(), model), "; give heads too",
+                         NearestText(NearestMultiples(granule, hidden, kMaxHidden))));
+  return true;
+}
+
 // The rules between hidden, heads and kv_heads, each within its own bounds.
 void CheckHeads(const v1::ModelSpec& model, SpecRules& rules) {
   const bool llama = model.arch() == v1::ARCHITECTURE_LLAMA;
   const int64_t hidden = model.hidden();
   const int64_t heads = model.heads();
+  if (CheckHiddenOfPreset(model, rules)) return;
   if (hidden % heads != 0) {
     rules.Add("model.heads",
               DividesNotText(absl::StrCat("heads ", heads, " does not divide hidden ", hidden),
@@ -109,6 +132,16 @@ void CheckKvHeads(const v1::ModelSpec& model, SpecRules& rules) {
     if (kv_heads == heads) return;
     rules.Add("model.kv_heads", absl::StrCat("gpt2 has as many key and value heads as heads; ",
                                              heads, " would be right"));
+    return;
+  }
+  const std::optional<v1::ModelSpec> preset = FindPreset(model.preset());
+  const bool of_preset =
+      preset && preset->kv_heads() == kv_heads && preset->heads() != heads && kv_heads > 0;
+  if (of_preset && heads % kv_heads != 0) {
+    rules.Add("model.heads",
+              absl::StrCat("heads ", heads, " is no multiple of ",
+                           OfPreset("kv_heads", kv_heads, model), "; give kv_heads too",
+                           NearestText(NearestMultiples(kv_heads, heads, kMaxHeads))));
   } else if (rules.CheckRange("model.kv_heads", kv_heads, 1, heads) && heads % kv_heads != 0) {
     rules.Add("model.kv_heads",
               DividesNotText(absl::StrCat("kv_heads ", kv_heads, " does not divide heads ", heads),

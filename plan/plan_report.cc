@@ -81,6 +81,13 @@ std::string NameOf(const StrategyChoice& choice) {
 
 absl::Span<const StrategyChoice> StrategyChoices() { return kChoices; }
 
+int64_t ComparedShardGroup(int64_t degree) {
+  for (int64_t divisor = 2; divisor * divisor <= degree; ++divisor) {
+    if (degree % divisor == 0) return degree / divisor;
+  }
+  return 1;
+}
+
 StrategyChoice ChoiceOf(const v1::ParallelSpec& parallel) {
   return {parallel.strategy(), parallel.zero1_gradients(), parallel.reshard_after_forward()};
 }

@@ -23,8 +23,12 @@ struct StrategyChoice {
 
 // "zero1 all_reduce", "zero3 kept": the strategy and what of its settings is not the default.
 std::string NameOf(const StrategyChoice& choice);
-// Every choice that this build executes, the one that shards least first.
+// Every choice that this build executes without a shard group, the one that shards least first.
 absl::Span<const StrategyChoice> StrategyChoices();
+inline constexpr StrategyChoice kHybridChoice = {v1::STRATEGY_HYBRID};
+// The shard group of hybrid that stands for all in a comparison: the largest proper divisor of the
+// data-parallel degree; 1 where there is none, which shards nothing.
+int64_t ComparedShardGroup(int64_t degree);
 StrategyChoice ChoiceOf(const v1::ParallelSpec& parallel);
 void Choose(const StrategyChoice& choice, v1::ParallelSpec& parallel);
 

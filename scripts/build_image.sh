@@ -30,6 +30,12 @@ stage() { echo "build_image: $1 (${SECONDS}s)" >&2; }
 version=$(sed -n 's/^project(sherd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 revision=$(git rev-parse HEAD)
 moment=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/docker scripts/build_image.sh scripts/packages-runtime.txt)}
+# Without the archive, or the right to mount, this machine cannot build; else the image is at fault.
+give_up() {
+  cat "$work/log" >&2
+  ! grep -qE 'Could not (resolve|connect)|Temporary failure|Failed to fetch|Unable to connect|Operation not permitted' "$work/log" || exit 77
+  exit 1
+}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -45,7 +51,7 @@ if [ -z "$(find "$work/debian" -mtime -7 2>/dev/null)" ] ||
   SOURCE_DATE_EPOCH=$moment mmdebstrap --quiet --mode=root --variant=minbase --dpkgopt=force-unsafe-io "${leave[@]}" \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --include=usr-is-merged --aptopt='Acquire::Retries "3"' \
     --customize-hook='rm "$1/etc/resolv.conf" "$1/etc/hostname"' bookworm "$scratch/debian.tar" >"$work/log" 2>&1 ||
-    { cat "$work/log" >&2; exit 1; }
+    give_up
   printf 'FROM scratch\nADD debian.tar /\nCMD ["bash"]\n' > "$scratch/Dockerfile"
   buildah "${store[@]}" bud -q --timestamp "$moment" -t "$debian" -t "$debian-slim" "$scratch" >/dev/null
   rm "$scratch/debian.tar"
@@ -54,7 +60,9 @@ fi
 
 options=(--isolation chroot --layers --pull-never --timestamp "$moment"
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision"
-  --label "org.opencontainers.image.base.name=debian:bookworm")
+  --label "org.opencontainers.image.base.name=debian:bookworm"
+  # What the Dockerfile says too: its layers may come out of the cache with those of an earlier commit.
+  --label "org.opencontainers.image.revision=$revision" --label "org.opencontainers.image.version=$version")
 if [ ${#programs[@]} -gt 0 ]; then
   stage "the image, with programs that were built before"
   install -D -s -t "$scratch/programs/out" "${programs[@]}"
@@ -64,7 +72,7 @@ else
   stage "the image, with programs compiled in it"
 fi
 buildah "${store[@]}" bud "${options[@]}" -f deploy/docker/Dockerfile -t "sherd:$version" . > "$work/log" 2>&1 ||
-  { cat "$work/log" >&2; exit 1; }
+  give_up
 # What the image of this name was before.
 buildah "${store[@]}" rmi --prune >/dev/null
 if [ -n "$output" ]; then

@@ -74,14 +74,15 @@ uint64_t RandomNumber(const RandomSource& random) {
   return number;
 }
 
-// What a worker says of a job's files: "FIELD: sentence", where the field is one of those that name
-// files.
+// What a worker says of a job's files: "FIELD: sentence", where the field is one of those that
+// files decide about.
 absl::Status BadFiles(absl::string_view said) {
   v1::InvalidFields fields;
   v1::InvalidField& bad = *fields.add_fields();
   bad.set_field("data");
   for (const char* field :
-       {"model.from", "data.train", "data.eval", "data.tokenizer", "checkpoint.dir"}) {
+       {"model.from", "data.train", "data.eval", "data.validation_split", "data.tokenizer",
+        "train.seq_len", "checkpoint.dir", "checkpoint.resume"}) {
     absl::string_view sentence = said;
     if (!absl::ConsumePrefix(&sentence, field) || !absl::ConsumePrefix(&sentence, ": ")) continue;
     bad.set_field(field);

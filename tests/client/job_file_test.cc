@@ -91,6 +91,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"MisspeltKey", "name: a\n\nparallel:\n  tensor: 1\n  stratgy: zero3\n",
                 "job.yaml:5: unknown key 'stratgy' in parallel; did you mean 'strategy'?"},
+        Refusal{"PatternWithoutQuotes", "data: {train: [*.txt]}",
+                "job.yaml:1: aliases (*name) are not allowed in a job file; write the value out, "
+                "and put a pattern in quotes, as in '*.txt'"},
         Refusal{"MisspeltSection", "name: a\nmodle: {layers: 1}\n",
                 "job.yaml:2: unknown key 'modle'; did you mean 'model'?"},
         Refusal{"KeyInTheWrongSection", "steps: 20\n",
@@ -155,7 +158,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "[0.9, 0.95]"},
         Refusal{"UnknownStrategy", "parallel: {strategy: zero4}",
                 "job.yaml:1: parallel.strategy: 'zero4' is not one of ddp, zero1, zero2, zero3, "
-                "hybrid, auto; did you mean 'zero1'?"},
+                "hybrid, auto; did you mean 'zero3'?"},
+        Refusal{"StrategyWithoutItsStage", "parallel: {strategy: zero}",
+                "job.yaml:1: parallel.strategy: 'zero' has stages: write zero1, zero2 or zero3"},
+        Refusal{"TensorParallelAsStrategy", "parallel: {strategy: tensor_parallel}",
+                "job.yaml:1: parallel.strategy: 'tensor_parallel' goes with a strategy: give its "
+                "degree as parallel.tensor"},
+        Refusal{"ShortNameOfTheTensorDegree", "parallel: {tp: 2}",
+                "job.yaml:1: unknown key 'tp' in parallel; did you mean 'tensor'?"},
+        Refusal{"TensorParallelOutsideOfParallel", "tensor_parallel: 2",
+                "job.yaml:1: unknown key 'tensor_parallel'; did you mean 'parallel.tensor'?"},
+        Refusal{"StageAsKey", "zero: 3",
+                "job.yaml:1: unknown key 'zero'; did you mean 'parallel.strategy'?"},
         Refusal{"FsdpStrategy", "parallel: {strategy: FULL_SHARD}",
                 "job.yaml:1: parallel.strategy: 'FULL_SHARD' is FSDP's name of what is called "
                 "'zero3' here"},
@@ -275,6 +289,40 @@ TEST(JobFile, PointsInvalidFieldsAtTheirLine) {
   // A field that the file does not have: the section around it, else the file.
   EXPECT_EQ(OriginOf(*file, "train.schedule.warmup"), "job.yaml:9");
   EXPECT_EQ(OriginOf(*file, "elastic.min_workers"), "job.yaml");
+}
+
+// On the wire a 0 is a key that was not given.
+TEST(JobFile, RefusesASizeOfZeroBesideAModelFromElsewhere) {
+  EXPECT_EQ(ErrorOf("model: {preset: llama-15m, kv_heads: 0, ffn: 0}"),
+            "job.yaml:1: model.kv_heads: 0, the default, says nothing beside model.preset, which "
+            "has its own; write the number that you mean, or leave the key out\n"
+            "job.yaml:1: model.ffn: 0, the default, says nothing beside model.preset, which has "
+            "its own; write the number that you mean, or leave the key out");
+  EXPECT_THAT(ErrorOf("model: {from: gpt2}", {"model.ffn=0"}),
+              StartsWith("--set model.ffn=0: model.ffn: 0, the default, says nothing beside "
+                         "model.from"));
+  EXPECT_EQ(SpecOf("model: {layers: 1, kv_heads: 0, ffn: 0}").model().kv_heads(), 0);
+}
+
+// What was not written is not to blame.
+TEST(JobFile, BlamesWhatWasGivenBesideAPreset) {
+  const auto problem = [](const char* model) {
+    const absl::StatusOr<JobFile> file =
+        ParseJobFile(absl::StrCat("name: a\nmodel: {preset: ", model,
+                                  "}\ndata: {train: [x]}\ntrain: {steps: 3}\n"),
+                     "job.yaml", {});
+    return file.ok() ? std::string(CheckJobFile(*file).message()) : file.status().ToString();
+  };
+  EXPECT_EQ(problem("llama-15m, heads: 2"),
+            "job.yaml:2: model.heads: heads 2 is no multiple of kv_heads 4, which the preset "
+            "'llama-15m' has; give kv_heads too; the nearest is 4");
+  EXPECT_EQ(problem("gpt2-bytes, hidden: 400"),
+            "job.yaml:2: model.hidden: hidden 400 is no multiple of heads 6, which the preset "
+            "'gpt2-bytes' has; give heads too; the nearest are 396 and 402");
+  EXPECT_EQ(problem("llama-15m, hidden: 520"),
+            "job.yaml:2: model.hidden: hidden 520 is no multiple of twice heads 8, which the "
+            "preset 'llama-15m' has; give heads too; the nearest are 512 and 528");
+  EXPECT_EQ(problem("llama-15m, heads: 2, kv_heads: 2"), "");
 }
 
 TEST(JobFile, HasEveryKeyOnce) {

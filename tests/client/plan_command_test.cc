@@ -160,6 +160,26 @@ TEST(PlanFlags, RefuseWhatContradictsItself) {
   EXPECT_THAT(Error(flags), HasSubstr("goes with --host-memory"));
 }
 
+TEST(PlanFlags, AComparisonHasOneShardGroup) {
+  PlanFlags flags = SevenBillion();
+  flags.strategy.reset();
+  flags.compare = true;
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 2);
+  EXPECT_EQ(Read(flags).theory.size(), 7u);
+  // What a prime number of workers would be cut into shards nothing.
+  flags.workers = "5";
+  EXPECT_EQ(Read(flags).theory.size(), 6u);
+  flags.workers = "12";
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 6);
+  flags.shard_group = "3";
+  EXPECT_EQ(Read(flags).theory.back().shard_group, 3);
+  flags.shard_group = "5";
+  EXPECT_THAT(Error(flags), HasSubstr("--shard-group 5 does not divide 12 workers"));
+  flags.shard_group.reset();
+  flags.zero1_gradients = "all_reduce";
+  EXPECT_THAT(Error(flags), HasSubstr("leave out --zero1-gradients"));
+}
+
 TEST(PlanFlags, NameTheNearestValue) {
   PlanFlags flags = SevenBillion();
   flags.strategy = "zero33";

@@ -8,6 +8,7 @@
 #include "client/event_sentences.h"
 #include "client/job_file.h"
 #include "client/render_json.h"
+#include "client/render_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/candidates.h"
@@ -136,6 +137,14 @@ TEST(Decision, IsASentenceAmongOtherEvents) {
   *event.mutable_decision() = MakeDecision();
   EXPECT_EQ(EventSentence(event, 10),
             "strategy auto on 4 workers is zero2, micro_batch 8: the fastest");
+}
+
+// What is left of a job is not known of a step of its past.
+TEST(EventSentences, OnlyAStepThatIsFollowedTellsWhatIsLeft) {
+  v1::JobEvent event;
+  event.mutable_step()->set_step(3);
+  EXPECT_THAT(StepLine(event.step(), 20, absl::Seconds(17)), HasSubstr("  ETA 17s"));
+  EXPECT_THAT(EventSentence(event, 20), testing::Not(HasSubstr("ETA")));
 }
 
 }  // namespace

@@ -36,6 +36,13 @@ std::vector<PlanReport> TheoryReports(const PlanRequest& request) {
   return reports;
 }
 
+v1::JobSpec TensorByData() {
+  v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 4);
+  spec.mutable_parallel()->set_tensor(2);
+  spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
+  return spec;
+}
+
 TEST(RenderPlan, WritesTheoryAsDocumented) {
   const PlanRequest request = Read(SevenBillion());
   const std::string line = ToLine(PlanJson(TheoryReports(request).front(), request));
@@ -73,9 +80,34 @@ TEST(RenderPlan, RecommendsWithNumbers) {
   // Nothing is known of peaks and step times.
   EXPECT_THAT(text, AllOf(Not(HasSubstr("peak")), Not(HasSubstr("exposed"))));
   const Json json = ComparisonJson(TheoryReports(request), request);
-  EXPECT_EQ(json["strategies"].size(), 6u);
+  EXPECT_EQ(json["strategies"].size(), 7u);
   EXPECT_EQ(json["recommendation"]["name"], "zero2");
   EXPECT_EQ(json["recommendation"]["settings"][0], "parallel.strategy=zero2");
+}
+
+TEST(RenderPlan, ComparesHybridByAGroupThatStandsForAll) {
+  const PlanRequest request = Read(Comparison("48GiB"));
+  const Json json = ComparisonJson(TheoryReports(request), request);
+  EXPECT_EQ(json["strategies"][6]["strategy"], "hybrid");
+  EXPECT_EQ(json["strategies"][6]["shard_group"], 2);
+  EXPECT_THAT(ComparisonText(TheoryReports(request), request), HasSubstr("\nhybrid 2 "));
+}
+
+TEST(RenderPlan, AComparisonSaysItsTensorDegreeAndRowsOfOtherWorlds) {
+  const PlanRequest request = Read(OfAFile());
+  v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 4);
+  v1::JobSpec hybrid = testing::MakeJob("hybrid 2", v1::DATA_TYPE_BF16, 4);
+  std::vector<PlanReport> reports = {ReportOnJob(spec, 5, request.limits, request.cost),
+                                     ReportOnJob(hybrid, 4, request.limits, request.cost)};
+  const std::string differ = ComparisonText(reports, request);
+  EXPECT_THAT(differ, AllOf(StartsWith("5 workers, "), HasSubstr("strategy  workers "),
+                            HasSubstr("\nzero3           5 "), HasSubstr("\nhybrid 2        4 ")));
+  const Json settings = PlanJson(reports[1], request)["settings"];
+  EXPECT_THAT(settings.dump(), HasSubstr("parallel.shard_group=2"));
+  reports[0] = ReportOnJob(spec, 4, request.limits, request.cost);
+  EXPECT_THAT(ComparisonText(reports, request), Not(HasSubstr("strategy  workers")));
+  reports = {ReportOnJob(TensorByData(), 4, request.limits, request.cost)};
+  EXPECT_THAT(ComparisonText(reports, request), StartsWith("tensor 2: 4 workers, "));
 }
 
 TEST(RenderPlan, SaysWhatAnEstimateRestsOn) {
@@ -134,13 +166,6 @@ TEST(RenderPlan, ShowsAJobsRanksAndOperations) {
     bytes += operation["wire_bytes"].get<int64_t>();
   }
   EXPECT_EQ(bytes, json["wire_bytes_per_step"]["total"].get<int64_t>());
-}
-
-v1::JobSpec TensorByData() {
-  v1::JobSpec spec = testing::MakeJob("zero3", v1::DATA_TYPE_BF16, 4);
-  spec.mutable_parallel()->set_tensor(2);
-  spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
-  return spec;
 }
 
 TEST(RenderPlan, ShowsTheGroupsAndShardsOfARank) {

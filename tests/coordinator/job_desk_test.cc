@@ -70,6 +70,24 @@ TEST_F(JobDeskTest, AWorkerLooksAtTheFilesFirst) {
   EXPECT_THAT(controller_->state().jobs, SizeIs(0));
 }
 
+// Else the client would point at another line.
+TEST_F(JobDeskTest, TellsTheFieldOfWhateverAWorkerRefuses) {
+  const std::shared_ptr<RecordingLink> link = Connect("w0");
+  for (const std::string field :
+       {"model.from", "data.train", "data.eval", "data.validation_split", "data.tokenizer",
+        "train.seq_len", "checkpoint.dir", "checkpoint.resume"}) {
+    const std::shared_ptr<Answer> answer = SubmitLater(field);
+    EndTurn();
+    Inspected(link, link->sent.back().inspect_data().request_id(), field + ": it is not there");
+    ASSERT_TRUE(answer->has_value());
+    v1::InvalidFields fields;
+    ASSERT_TRUE(fields.ParseFromString(std::string(
+        *(*answer)->status().GetPayload("type.googleapis.com/sherd.v1.InvalidFields"))));
+    EXPECT_EQ(fields.fields(0).field(), field);
+    EXPECT_EQ(fields.fields(0).description(), "it is not there");
+  }
+}
+
 TEST_F(JobDeskTest, AWorkerThatDoesNotLookInTimeIsAnError) {  // F33
   const std::shared_ptr<RecordingLink> link = Connect("w0");
   const std::shared_ptr<Answer> answer = SubmitLater("r");

@@ -117,7 +117,7 @@ class Data(EndToEnd):
         self.assertIn(f"{answer['loss']:.4f} nats a token", table)
         self.assertIn("bits a byte", table)
         wrong = self.sherd("eval", self.weights(), self.scratch / "none.txt")
-        self.assertEqual(wrong.returncode, 1)
+        self.assertEqual(wrong.returncode, 2)
         self.assertIn("none.txt", wrong.stderr)
 
     def written(self, out="out"):

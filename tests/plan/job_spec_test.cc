@@ -182,6 +182,10 @@ TEST(Nearest, FindsMisspellingsAndNothingElse) {
   EXPECT_EQ(Nearest("tensro", {"strategy", "tensor"}), "tensor");
   EXPECT_EQ(Nearest("BF16", {"fp32", "bf16"}), "bf16");
   EXPECT_EQ(Nearest("gpt-2", {"gpt2", "llama"}), "gpt2");
+  // Of equals the one with more of the beginning, then with the nearer number.
+  EXPECT_EQ(Nearest("zero4", {"zero1", "zero2", "zero3"}), "zero3");
+  EXPECT_EQ(Nearest("zero0", {"zero1", "zero2", "zero3"}), "zero1");
+  EXPECT_EQ(Nearest("trail", {"grail", "train"}), "train");
   EXPECT_EQ(Nearest("banana", {"strategy", "tensor"}), "");
   EXPECT_EQ(Nearest("", {"a"}), "");
   EXPECT_EQ(Nearest(std::string(1000, 'a'), {"a"}), "");

@@ -78,9 +78,17 @@ INSTANTIATE_TEST_SUITE_P(
                   [](v1::JobSpec& s) {
                     s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
                     s.mutable_model()->set_hidden(390);
+                    s.mutable_model()->set_heads(10);
                   },
-                  {"model.heads: heads 6 of hidden 390 have 65 channels, and llama turns pairs of "
+                  {"model.heads: heads 10 of hidden 390 have 39 channels, and llama turns pairs of "
                    "channels; the nearest that do are 5 and 13"}},
+        Violation{"HiddenBesideThePresetsHeads",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_hidden(390);
+                  },
+                  {"model.hidden: hidden 390 is no multiple of twice heads 6, which the preset "
+                   "'gpt2-bytes' has; give heads too; the nearest are 384 and 396"}},
         Violation{"AnOddHidden",
                   [](v1::JobSpec& s) {
                     s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);

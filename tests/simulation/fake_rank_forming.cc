@@ -158,7 +158,7 @@ void FakeRank::HandOver() {
       held->fenced = false;
     }
     if (holder == nullptr || !holder->alive() || !holder->store().Keep(held)) {
-      return Fail(absl::UnavailableError("a process does not hold this rank's shard"));
+      return HolderLost(assignment_.holders(static_cast<int>(handed_over_)));
     }
     if (held != segment_) copies_.push_back({holder, held, true});
   }

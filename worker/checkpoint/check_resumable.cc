@@ -88,13 +88,17 @@ absl::Status CheckResumable(const CheckpointInfo& info, const v1::JobSpec& spec,
     different.push_back(absl::StrCat("data.train had ", info.training->corpus_tokens,
                                      " tokens and has ", corpus_tokens));
   }
-  if (info.step > spec.train().steps()) {
-    different.push_back(
-        absl::StrCat("it is of step ", info.step, " and train.steps is ", spec.train().steps()));
+  Sentences wrong;
+  if (!different.empty()) {
+    wrong.push_back(
+        absl::StrCat("the checkpoint is of another job: ", absl::StrJoin(different, "; ")));
   }
-  if (different.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the checkpoint is of another job: ", absl::StrJoin(different, "; ")));
+  if (info.step > spec.train().steps()) {
+    wrong.push_back(absl::StrCat("the checkpoint is of step ", info.step, " and train.steps is ",
+                                 spec.train().steps(), "; train.steps must be above ", info.step));
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrJoin(wrong, "; "));
 }
 
 std::vector<std::string> ChangedSettings(const CheckpointInfo& info, const v1::JobSpec& spec) {

@@ -21,6 +21,8 @@ namespace sherd {
 namespace {
 
 constexpr int64_t kMaxLatestBytes = 4096;
+// Below what `sherd run` puts out, the job's checkpoint.dir.
+constexpr char kRunWeights[] = "weights";
 
 bool HasManifest(const std::string& directory) {
   return ReadableFile::Open(absl::StrCat(directory, "/", kManifestFile)).ok();
@@ -81,7 +83,12 @@ absl::StatusOr<CheckpointSearch> ResolvePath(FileSystem& files, const std::strin
   if (search.found) return search;
   if (!search.skipped.empty()) return AllDamaged(path, search.skipped);
   if (HasManifest(FinalDirectory(path))) return WeightsAlone(FinalDirectory(path));
-  return absl::NotFoundError(absl::StrCat(path, " holds no complete checkpoint"));
+  struct stat ignored;
+  if (stat(path.c_str(), &ignored) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, " does not exist on the worker's machine"));
+  }
+  return HintAtWeights(files, path,
+                       absl::NotFoundError(absl::StrCat(path, " holds no complete checkpoint")));
 }
 
 }  // namespace
@@ -165,6 +172,16 @@ absl::StatusOr<CheckpointSearch> ResolveResume(FileSystem& files, const std::str
   // To start anew without a word would lose what was trained (F42).
   if (!search.found && !search.skipped.empty()) return AllDamaged(root, search.skipped);
   return search;
+}
+
+absl::Status HintAtWeights(FileSystem& files, const std::string& directory,
+                           const absl::Status& error) {
+  const std::string below = absl::StrCat(directory, "/", kRunWeights);
+  if (!absl::IsNotFound(error) || HasManifest(WeightsDirectory(files, directory)) ||
+      !HasManifest(WeightsDirectory(files, below))) {
+    return error;
+  }
+  return absl::NotFoundError(absl::StrCat(error.message(), "; did you mean ", below, "?"));
 }
 
 std::string WeightsDirectory(FileSystem& files, const std::string& directory) {

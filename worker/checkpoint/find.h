@@ -60,7 +60,7 @@ absl::StatusOr<CheckpointSearch> FindNewestSound(FileSystem& files, const std::s
 
 // What checkpoint.resume names: "none" or "" nothing; "latest" as FindNewestSound in `root`, where
 // there may be none; else the path of a checkpoint, or of a directory with checkpoints below it.
-// Errors: kNotFound for a path without one; kDataLoss when all that there are are damaged, naming
+// Errors: kNotFound for a path that is not there or without one; kDataLoss when all that there are are damaged, naming
 // each; kFailedPrecondition for one that holds weights alone (F49).
 absl::StatusOr<CheckpointSearch> ResolveResume(FileSystem& files, const std::string& root,
                                                const std::string& resume);
@@ -68,5 +68,10 @@ absl::StatusOr<CheckpointSearch> ResolveResume(FileSystem& files, const std::str
 // The directory with the weights that a user means by `directory`: itself, the final ones below it,
 // or the newest checkpoint below it. `directory` where there are none.
 std::string WeightsDirectory(FileSystem& files, const std::string& directory);
+
+// `error`, with "; did you mean DIRECTORY/weights?" behind it when that is kNotFound because the
+// checkpoint lies there, as in what `sherd run` puts out.
+absl::Status HintAtWeights(FileSystem& files, const std::string& directory,
+                           const absl::Status& error);
 
 }  // namespace sherd

@@ -30,7 +30,8 @@ absl::StatusOr<std::vector<std::string>> PathsAt(FileSystem& files, const std::s
   SHERD_ASSIGN_OR_RETURN(const std::vector<std::string> steps, StepDirectories(files, directory));
   paths.insert(paths.end(), steps.begin(), steps.end());
   if (!paths.empty()) return paths;
-  return absl::NotFoundError(absl::StrCat(directory, " holds no checkpoint"));
+  return HintAtWeights(files, directory,
+                       absl::NotFoundError(absl::StrCat(directory, " holds no checkpoint")));
 }
 
 ListedCheckpoint Listed(const std::string& path, Look look) {

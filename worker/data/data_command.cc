@@ -2,30 +2,24 @@
 
 #include <iostream>
 
-#include "absl/strings/str_replace.h"
 #include "common/command_docs.h"
+#include "common/file_commands.h"
 
 namespace sherd {
 namespace {
-
-constexpr int kUsage = 2;
-constexpr int kOther = 1;
 
 int Run(const DataSubcommand& chosen) {
   const std::string name = "sherd data " + chosen.command->get_name();
   const absl::Status status = chosen.run();
   if (!status.ok()) {
-    // Here that is the user's own.
-    std::cerr << name << ": "
-              << absl::StrReplaceAll(status.message(), {{" on the worker's machine", ""}})
-              << std::endl;
+    std::cerr << name << ": " << AsToldHere(status.message()) << std::endl;
   }
   // A full disk or a closed pipe must not pass for success.
   if (!std::cout.flush()) {
     std::cerr << name << ": cannot write to the standard output" << std::endl;
-    return kOther;
+    return kFileCommandOther;
   }
-  return status.ok() ? 0 : kOther;
+  return status.ok() ? 0 : kFileCommandOther;
 }
 
 }  // namespace
@@ -39,12 +33,12 @@ int DataMain(int argc, char** argv, const std::vector<DeclareDataSubcommand>& de
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+    return app.exit(error) == 0 ? 0 : kFileCommandUsage;
   }
   for (const DataSubcommand& one : commands) {
     if (one.command->parsed()) return Run(one);
   }
-  return kUsage;
+  return kFileCommandUsage;
 }
 
 }  // namespace sherd

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/command_docs.h"
+#include "common/file_commands.h"
 #include "nlohmann/json.hpp"
 #include "plan/job_spec.h"
 #include "worker/evaluate/evaluate.h"
@@ -42,7 +43,6 @@ void Print(const Evaluation& evaluation, bool json) {
 }  // namespace
 
 int EvaluateMain(int argc, char** argv) {
-  constexpr int kUsage = 2;
   EvaluateOptions options;
   options.workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::string format = "text";
@@ -60,8 +60,8 @@ int EvaluateMain(int argc, char** argv) {
       ->check(CLI::IsMember(formats))
       ->option_text("FORMAT");
   app.add_option("--tokenizer", options.tokenizer,
-                 "The tokenizer.json of the model (default: the one that the weights name)")
-      ->option_text("PATH");
+                 "The tokenizer.json of the model, or bytes (default: what the weights name)")
+      ->option_text("PATH|bytes");
   app.add_option("--seq-len", options.seq_len, "Tokens a sequence (default: the model's context)")
       ->option_text("T");
   app.add_option("--workers", options.workers,
@@ -74,13 +74,13 @@ int EvaluateMain(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+    return app.exit(error) == 0 ? 0 : kFileCommandUsage;
   }
   options.format = DataFormatFromName(format);
   const absl::StatusOr<Evaluation> evaluation = Evaluate(options);
   if (!evaluation.ok()) {
-    std::cerr << "sherd eval: " << evaluation.status().message() << std::endl;
-    return absl::IsInvalidArgument(evaluation.status()) ? kUsage : 1;
+    std::cerr << "sherd eval: " << AsToldHere(evaluation.status().message()) << std::endl;
+    return FileCommandCode(evaluation.status());
   }
   if (!evaluation->note.empty()) std::cerr << evaluation->note << std::endl;
   Print(*evaluation, output == "json");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/command_docs.h"
 #include "common/counted.h"
+#include "common/file_commands.h"
 #include "common/printable_text.h"
 #include "nlohmann/json.hpp"
 #include "worker/pretrained/export.h"
@@ -18,8 +19,6 @@
 namespace sherd {
 namespace {
 
-constexpr int kUsage = 2;
-constexpr int kOther = 1;
 constexpr size_t kMostTextBytes = 4096;
 
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
@@ -39,24 +38,16 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+    return app.exit(error) == 0 ? 0 : kFileCommandUsage;
   }
   return std::nullopt;
 }
 
 int Complain(const CLI::App& app, const absl::Status& status) {
   // Names of tensors come from files.
-  std::cerr << app.get_name() << ": " << PrintableText(status.message(), kMostTextBytes)
+  std::cerr << app.get_name() << ": " << PrintableText(AsToldHere(status.message()), kMostTextBytes)
             << std::endl;
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kOutOfRange:
-      return kUsage;
-    default:
-      return kOther;
-  }
+  return FileCommandCode(status);
 }
 
 const char* ArchitectureOf(const Transferred& done) {
@@ -79,7 +70,7 @@ int Print(const CLI::App& app, const std::string& format, const Transferred& don
   }
   if (std::cout.flush()) return 0;
   std::cerr << app.get_name() << ": cannot write to the standard output" << std::endl;
-  return kOther;
+  return kFileCommandOther;
 }
 
 }  // namespace
@@ -121,17 +112,17 @@ int ExportMain(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->check(CLI::PositiveNumber)
       ->option_text("SIZE");
-  app.add_option("--tokenizer", options.tokenizer,
-                 "The tokenizer.json of the training data, to put beside the weights")
-      ->option_text("PATH");
+  app.add_option(
+         "--tokenizer", options.tokenizer,
+         "The tokenizer.json of the training data, to put beside the weights, or bytes: none")
+      ->option_text("PATH|bytes");
   AddShared(app, options.threads, format);
   if (const std::optional<int> code = Parse(app, argc, argv)) return *code;
   options.type = *ElementTypeFromName(type);
   const absl::StatusOr<Exported> done = ExportCheckpoint(options);
   if (!done.ok()) return Complain(app, done.status());
-  if (!done->missing_tokenizer.empty()) {
-    std::cerr << "sherd export: the tokenizer " << done->missing_tokenizer
-              << " is not here; copy it beside the weights as tokenizer.json" << std::endl;
+  if (const std::string note = TokenizerNote(*done); !note.empty()) {
+    std::cerr << "sherd export: " << PrintableText(note, kMostTextBytes) << std::endl;
   }
   return Print(app, format, done->written);
 }

@@ -15,6 +15,7 @@
 #include "worker/checkpoint/find.h"
 #include "worker/checkpoint/readable_file.h"
 #include "worker/checkpoint/shard_files.h"
+#include "worker/checkpoint/tokenizer_names.h"
 #include "worker/checkpoint/training_state.h"
 #include "worker/pretrained/export_plan.h"
 #include "worker/pretrained/parallel_for.h"
@@ -93,9 +94,9 @@ class Converter {
 absl::Status CopyTokenizer(FileSystem& files, const ExportOptions& options,
                            const std::string& named, const std::string& directory,
                            Exported& exported) {
-  const bool known = !named.empty() && named != "bytes" && named != "unknown";
-  const std::string& path = options.tokenizer.empty() && known ? named : options.tokenizer;
-  if (path.empty()) return absl::OkStatus();
+  const std::string& path = options.tokenizer.empty() ? named : options.tokenizer;
+  exported.tokens_are_bytes = path == kBytesTokenizer;
+  if (path.empty() || path == kBytesTokenizer || path == kUnknownTokenizer) return absl::OkStatus();
   const absl::StatusOr<std::string> text = ReadWhole(path, kMaxTokenizerBytes);
   if (!text.ok() && options.tokenizer.empty()) {
     exported.missing_tokenizer = path;
@@ -106,13 +107,30 @@ absl::Status CopyTokenizer(FileSystem& files, const ExportOptions& options,
   return WriteFile(files, absl::StrCat(directory, "/tokenizer.json"), *text);
 }
 
-absl::StatusOr<Manifest> ReadWeights(const std::string& directory) {
-  SHERD_ASSIGN_OR_RETURN(Manifest manifest, ReadSoundManifest(directory));
-  if (manifest.info.model.layers <= static_cast<int64_t>(manifest.tensors.size())) return manifest;
+absl::StatusOr<Manifest> ReadWeights(FileSystem& files, const std::string& directory) {
+  absl::StatusOr<Manifest> manifest = ReadSoundManifest(directory);
+  if (!manifest.ok()) return HintAtWeights(files, directory, manifest.status());
+  if (manifest->info.model.layers <= static_cast<int64_t>(manifest->tensors.size())) {
+    return manifest;
+  }
   return absl::InvalidArgumentError(absl::StrCat(directory, " has too few tensors"));
 }
 
 }  // namespace
+
+std::string TokenizerNote(const Exported& exported) {
+  if (!exported.tokenizer.empty()) return "";
+  if (!exported.missing_tokenizer.empty()) {
+    return absl::StrCat("the tokenizer ", exported.missing_tokenizer,
+                        " is not here; copy it beside the weights as tokenizer.json");
+  }
+  if (exported.tokens_are_bytes) {
+    return "the model's tokens are bytes, so no tokenizer.json lies beside the weights; imported "
+           "again, they are used with --tokenizer bytes";
+  }
+  return "the checkpoint does not say what its tokens stand for; put the tokenizer.json beside the "
+         "weights, or name it with --tokenizer";
+}
 
 absl::StatusOr<Exported> ExportCheckpoint(const ExportOptions& options) {
   std::string target = options.folder;
@@ -120,7 +138,7 @@ absl::StatusOr<Exported> ExportCheckpoint(const ExportOptions& options) {
   SHERD_RETURN_IF_ERROR(CheckFresh(target));
   const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
   const std::string checkpoint = WeightsDirectory(*files, options.checkpoint);
-  SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadWeights(checkpoint));
+  SHERD_ASSIGN_OR_RETURN(const Manifest manifest, ReadWeights(*files, checkpoint));
   const ModelShape& shape = manifest.info.model;
   const ExportPlan plan = PlanExport(shape, options.type, options.shard_bytes);
 

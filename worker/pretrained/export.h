@@ -19,7 +19,7 @@ struct ExportOptions {
   // Weights of more bytes are cut into several files with an index. A tensor is not cut.
   int64_t shard_bytes = int64_t{5'000'000'000};
   // A tokenizer.json to put beside the weights; "": that which the checkpoint names, if it is
-  // there.
+  // there; "bytes": none.
   std::string tokenizer = {};
   int threads = 1;
 };
@@ -30,7 +30,12 @@ struct Exported {
   std::string tokenizer;
   // That the checkpoint names and that is not there; "" else.
   std::string missing_tokenizer;
+  // There is no tokenizer.json for its tokens.
+  bool tokens_are_bytes = false;
 };
+
+// A sentence on why there is no tokenizer beside the weights, and what to do; "" when there is one.
+std::string TokenizerNote(const Exported& exported);
 
 // Makes a folder that the common Python stack loads out of a checkpoint of any layout, training
 // state or weights alone. It appears under its name whole and durable, or not at all. Threads read,

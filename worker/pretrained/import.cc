@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/tokenizer_names.h"
 #include "worker/pretrained/parallel_for.h"
 #include "worker/pretrained/pretrained_folder.h"
 
@@ -60,7 +61,7 @@ absl::StatusOr<ShardFileInfo> WriteOne(const PretrainedFolder& folder, FileSyste
 
 // What a manifest can hold: paths need not be UTF-8.
 std::string OrUnknown(std::string text) {
-  return FindInvalidUtf8(text).has_value() ? std::string("unknown") : std::move(text);
+  return FindInvalidUtf8(text).has_value() ? std::string(kUnknownTokenizer) : std::move(text);
 }
 
 // The tokenizer of the tokens that the model was trained on, as far as the folder says it.
@@ -68,7 +69,7 @@ std::string TokenizerOf(const PretrainedFolder& folder) {
   std::error_code error;
   const std::filesystem::path path =
       std::filesystem::absolute(std::filesystem::path(folder.path()) / kTokenizerFile, error);
-  if (error || !std::filesystem::is_regular_file(path, error)) return "unknown";
+  if (error || !std::filesystem::is_regular_file(path, error)) return kUnknownTokenizer;
   return OrUnknown(path.lexically_normal().string());
 }
 

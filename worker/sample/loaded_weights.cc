@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/find.h"
+#include "worker/checkpoint/tokenizer_names.h"
 
 namespace sherd {
 namespace {
@@ -44,8 +46,11 @@ absl::StatusOr<std::vector<float*>> Destinations(const LoadedWeights& weights) {
 
 absl::StatusOr<LoadedWeights> LoadWeights(const std::string& directory, MemoryMeter& meter) {
   LoadedWeights weights;
-  weights.directory = WeightsDirectory(*MakePosixFileSystem(), directory);
-  SHERD_ASSIGN_OR_RETURN(weights.manifest, ReadManifest(weights.directory));
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  weights.directory = WeightsDirectory(*files, directory);
+  absl::StatusOr<Manifest> read = ReadManifest(weights.directory);
+  if (!read.ok()) return HintAtWeights(*files, directory, read.status());
+  weights.manifest = *std::move(read);
   const Manifest& manifest = weights.manifest;
   if (manifest.info.model.layers > static_cast<int64_t>(manifest.tensors.size())) {
     return absl::InvalidArgumentError(absl::StrCat(weights.directory, " has too few tensors"));
@@ -70,12 +75,19 @@ absl::StatusOr<LoadedWeights> LoadWeights(const std::string& directory, MemoryMe
 absl::StatusOr<TextCodec> CodecOf(const LoadedWeights& weights, const std::string& tokenizer) {
   const std::string& named = weights.manifest.info.tokenizer;
   const std::string path = tokenizer.empty() ? named : tokenizer;
+  if (path.empty() || path == kUnknownTokenizer) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        weights.directory,
+        " does not say what its tokens stand for, as weights that were imported without "
+        "a tokenizer.json; give --tokenizer bytes, or --tokenizer PATH of the "
+        "tokenizer.json"));
+  }
   absl::StatusOr<TextCodec> codec = TextCodec::Load(path);
   if (!codec.ok() && tokenizer.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(weights.directory, " names the tokenizer ", named,
                      ", a path as the workers saw it, which cannot be read here (",
-                     codec.status().message(), "); give --tokenizer PATH"));
+                     codec.status().message(), "); give --tokenizer PATH of the tokenizer.json"));
   }
   if (!codec.ok()) return codec.status();
   if (!codec->is_bytes() && codec->vocab() > weights.shape().vocab) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/terminal_text.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "worker/model/model.h"
 #include "worker/sample/loaded_weights.h"
@@ -63,12 +64,28 @@ class Generator {
   std::vector<int32_t> window_;
 };
 
-absl::Status Print(absl::string_view bytes, std::ostream& out) {
-  if (out.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
-    return absl::OkStatus();
+// Where the text goes.
+class Printer {
+ public:
+  Printer(std::ostream& out, bool for_terminal) : out_(out), for_terminal_(for_terminal) {}
+
+  absl::Status Print(absl::string_view bytes) {
+    return Write(for_terminal_ ? text_.Add(bytes) : std::string(bytes));
   }
-  return absl::UnavailableError("the output cannot be written");
-}
+  absl::Status Finish() { return Write(text_.Finish()); }
+
+ private:
+  absl::Status Write(const std::string& bytes) {
+    if (out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
+      return absl::OkStatus();
+    }
+    return absl::UnavailableError("the output cannot be written");
+  }
+
+  std::ostream& out_;
+  const bool for_terminal_;
+  TerminalText text_;
+};
 
 }  // namespace
 
@@ -87,15 +104,16 @@ absl::Status RunSample(const SampleOptions& options, std::ostream& out) {
   const std::unique_ptr<Ops> ops = MakeCpuOps(options.threads, meter);
   Generator generator(weights, *ops, meter);
   for (const TokenId token : context) generator.Append(static_cast<int32_t>(token));
-  SHERD_RETURN_IF_ERROR(Print(options.prompt, out));
+  Printer printer(out, options.for_terminal);
+  SHERD_RETURN_IF_ERROR(printer.Print(options.prompt));
 
   TokenSampler sampler(options.temperature, options.top_k, options.seed);
   for (int64_t i = 0; i < options.tokens; ++i) {
     const int64_t token = sampler.Draw(generator.NextLogits(codec.vocab()));
-    SHERD_RETURN_IF_ERROR(Print(codec.Decode(static_cast<TokenId>(token)), out));
+    SHERD_RETURN_IF_ERROR(printer.Print(codec.Decode(static_cast<TokenId>(token))));
     generator.Append(static_cast<int32_t>(token));
   }
-  return absl::OkStatus();
+  return printer.Finish();
 }
 
 }  // namespace sherd

@@ -23,13 +23,15 @@ struct SampleOptions {
   int64_t top_k = 0;
   uint64_t seed = 1;
   int threads = 1;
+  // Control characters and bytes that are not UTF-8 are spelled out (TerminalText).
+  bool for_terminal = false;
 };
 
 // Prints the prompt and what the model makes of it, token by token as they come, the bytes as they
-// are, also when they are not UTF-8. The same options give the same text on equal machines. When
-// the context is full the oldest token leaves it. kInvalidArgument for an option out of range;
-// kNotFound and kDataLoss, naming the path, when the weights are missing or damaged; kUnavailable
-// when `out` fails.
+// are, also when they are not UTF-8, unless for a terminal. The same options give the same text on
+// equal machines. When the context is full the oldest token leaves it. kInvalidArgument for an
+// option out of range; kNotFound and kDataLoss, naming the path, when the weights are missing or
+// damaged; kUnavailable when `out` fails.
 absl::Status RunSample(const SampleOptions& options, std::ostream& out);
 
 }  // namespace sherd

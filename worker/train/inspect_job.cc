@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "plan/job_spec.h"
 #include "worker/checkpoint/find.h"
 #include "worker/checkpoint/save.h"
 #include "worker/data/inspect.h"
@@ -27,7 +28,10 @@ absl::Status CheckResume(FileSystem& files, const std::string& root, const std::
   if (!resume.empty() && resume != "none" && resume != "latest") {
     SHERD_ASSIGN_OR_RETURN(from, ResolveOutputDirectory(options.output_root, resume));
   }
-  return ResolveResume(files, root, from).status();
+  const absl::Status found = ResolveResume(files, root, from).status();
+  const std::string nearest = absl::IsNotFound(found) ? Nearest(resume, {"latest", "none"}) : "";
+  if (nearest.empty()) return found;
+  return absl::NotFoundError(absl::StrCat(found.message(), "; did you mean '", nearest, "'?"));
 }
 
 }  // namespace

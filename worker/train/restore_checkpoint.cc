@@ -170,6 +170,11 @@ absl::StatusOr<std::optional<RestoredCheckpoint>> RestoreCheckpoint(
     RestoredCheckpoint restored{chosen.manifest.info, leads && chooser.IsNewest(chosen)};
     if (!leads) return restored;
     observer.OnLog(absl::StrCat("goes on after step ", restored.info.step, " from ", chosen.path));
+    const bool began = !assignment.has_restore() && !IsLaterEpoch(assignment);
+    if (began && restored.info.step == assignment.spec().train().steps()) {
+      observer.OnLog(absl::StrCat("nothing is left to train; train.steps must be above ",
+                                  restored.info.step, " to train on"));
+    }
     if (!chooser.changed().empty()) {
       observer.OnLog(
           absl::StrCat("other than when that was saved: ", absl::StrJoin(chooser.changed(), "; ")));

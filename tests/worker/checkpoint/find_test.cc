@@ -134,7 +134,21 @@ TEST_F(FindTest, ResolvesWhatAJobGoesOnFrom) {
   EXPECT_EQ(Resolved(root_ / "step-00000010-epoch-1"), "10/1");
   EXPECT_EQ(Resolved(root_.path()), "20/1");
   EXPECT_THAT(Resolved(root_ / "step-00000011-epoch-1"),
-              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("step-00000011-epoch-1")));
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("step-00000011-epoch-1 does not exist")));
+}
+
+// `sherd run --out DIR` leaves the weights in DIR/weights.
+TEST_F(FindTest, HintsAtTheWeightsBelowWhatARunPutOut) {
+  const std::string weights = root_ / "run/weights";
+  ASSERT_TRUE(SaveTraining(*files_, weights, TrainingInfoOf(job_, 10), world_).ok());
+  EXPECT_THAT(Resolved(root_ / "run"), AllOf(HasSubstr("holds no complete checkpoint"),
+                                             testing::EndsWith("; did you mean " + weights + "?")));
+  EXPECT_THAT(Resolved(root_ / "run/logs"), testing::Not(HasSubstr("did you mean")));
+  const absl::Status other = absl::DataLossError("it is damaged");
+  EXPECT_EQ(HintAtWeights(*files_, root_ / "run", other), other);
+  const absl::Status missing = absl::NotFoundError("a file is missing");
+  EXPECT_EQ(HintAtWeights(*files_, weights, missing), missing);
+  EXPECT_NE(HintAtWeights(*files_, root_ / "run", missing), missing);
 }
 
 // F42: to start from the beginning without a word would lose what was trained.

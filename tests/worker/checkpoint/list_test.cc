@@ -117,6 +117,13 @@ TEST_F(ListTest, SaysWhereThereIsNone) {
     EXPECT_EQ(Run({command, root_ / "nowhere"}).first, 1);
     EXPECT_THAT(errors_, HasSubstr("nowhere holds no checkpoint"));
   }
+  std::filesystem::create_directories(root_ / "run");
+  Save(10);
+  std::filesystem::create_directory(root_ / "run/weights");
+  std::filesystem::rename(root_ / "step-00000010-epoch-1",
+                          root_ / "run/weights/step-00000010-epoch-1");
+  EXPECT_EQ(Run({"list", root_ / "run"}).first, 1);
+  EXPECT_THAT(errors_, HasSubstr("did you mean " + (root_ / "run/weights?")));
   EXPECT_EQ(Run({}).first, 2);
   EXPECT_EQ(Run({"list"}).first, 2);
   EXPECT_EQ(Run({"remove", root_.path()}).first, 2);

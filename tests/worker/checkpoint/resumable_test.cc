@@ -20,6 +20,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr int64_t kCorpusTokens = 4321;
 
@@ -55,7 +56,8 @@ TEST(CheckResumable, NamesEveryKeyThatChangesTheOrderOfSamples) {
               AllOf(HasSubstr("the weighting of data.train was none and is 2.5, 1"),
                     HasSubstr("data.validation_split was 0 and is 0.05")));
   EXPECT_THAT(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(9); }),
-              HasSubstr("of step 10 and train.steps is 9"));
+              AllOf(HasSubstr("of step 10 and train.steps is 9; train.steps must be above 10"),
+                    Not(HasSubstr("another job"))));
   EXPECT_EQ(ErrorOf([](v1::JobSpec& job) { job.mutable_train()->set_steps(10); }), "OK");
 }
 

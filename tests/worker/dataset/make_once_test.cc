@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -14,8 +15,10 @@
 namespace sherd {
 namespace {
 
+// Whole or not at all, as every maker.
 absl::Status Write(const std::string& path) {
-  std::ofstream(path) << "made";
+  std::ofstream(path + ".part") << "made";
+  std::filesystem::rename(path + ".part", path);
   return absl::OkStatus();
 }
 

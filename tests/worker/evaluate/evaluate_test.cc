@@ -16,6 +16,7 @@
 #include "tests/worker/checkpoint/published_weights.h"
 #include "tests/worker/model/model_harness.h"
 #include "tests/worker/tokenizer/tokenizers.h"
+#include "worker/evaluate/evaluate_command.h"
 
 namespace sherd {
 namespace {
@@ -173,6 +174,26 @@ TEST_F(EvaluateTest, SaysWhatIsWrong) {
   options_.tokenizer = "";
   Save("/nowhere/tokenizer.json");
   EXPECT_THAT(Error(), AllOf(HasSubstr("/nowhere/tokenizer.json"), HasSubstr("--tokenizer")));
+}
+
+TEST_F(EvaluateTest, TheCommandTellsWhatIsNotThereAsHere) {
+  Save();
+  const auto code_of = [](std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    return EvaluateMain(static_cast<int>(arguments.size()), arguments.data());
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(code_of({"eval", options_.weights, root_ / "missing.txt"}), 2);
+  EXPECT_EQ(code_of({"eval", root_ / "nowhere", root_ / "text.txt"}), 2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, AllOf(HasSubstr("missing.txt does not exist\n"),
+                          HasSubstr("nowhere holds no complete checkpoint")));
+  // As imported from a folder without a tokenizer.json.
+  Save("unknown");
+  EXPECT_THAT(Error(), HasSubstr("give --tokenizer bytes, or --tokenizer PATH"));
+  options_.tokenizer = "bytes";
+  EXPECT_TRUE(Evaluate(options_).ok()) << Evaluate(options_).status();
 }
 
 }  // namespace

@@ -167,6 +167,36 @@ TEST_F(Transfers, CarryTheTokenizer) {
   EXPECT_TRUE(absl::IsNotFound(missing.status())) << missing.status();
 }
 
+// Nothing in the folder says that its tokens are bytes, so that is said to the user.
+TEST_F(Transfers, SayWhyThereIsNoTokenizer) {
+  const auto unknown = Export(checkpoint_, scratch_ / "unknown", ElementType::kF32);
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_THAT(TokenizerNote(*unknown),
+              AllOf(HasSubstr("does not say what its tokens stand for"), HasSubstr("--tokenizer")));
+  const auto bytes = ExportCheckpoint(
+      {.checkpoint = checkpoint_, .folder = scratch_ / "bytes", .tokenizer = "bytes"});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_THAT(TokenizerNote(*bytes), HasSubstr("--tokenizer bytes"));
+  EXPECT_THAT(NamesIn(scratch_ / "bytes"), ElementsAre("config.json", "model.safetensors"));
+  // What a job of bytes leaves.
+  v1::JobSpec job = SmallJob(v1::ARCHITECTURE_GPT2, true);
+  const std::unique_ptr<FileSystem> files = MakePosixFileSystem();
+  const TrainingWorld world(
+      job, {}, WholeTensors(TrainingTensorsOf(BuildInventory(ShapeOf(job.model())))), 0);
+  ASSERT_TRUE(SaveTraining(*files, scratch_ / "job", TrainingInfoOf(job, 3), world).ok());
+  const auto of_job = Export(scratch_ / "job", scratch_ / "of_job", ElementType::kF32);
+  ASSERT_TRUE(of_job.ok()) << of_job.status();
+  EXPECT_THAT(TokenizerNote(*of_job), HasSubstr("the model's tokens are bytes"));
+  EXPECT_EQ(TokenizerNote({.written = {}, .tokenizer = "a", .missing_tokenizer = ""}), "");
+  EXPECT_THAT(TokenizerNote({.written = {}, .tokenizer = "", .missing_tokenizer = "a"}),
+              HasSubstr("the tokenizer a is not here"));
+  // A run's directory is not that of its weights.
+  std::filesystem::create_directory(scratch_ / "run");
+  std::filesystem::rename(scratch_ / "job", scratch_ / "run/weights");
+  EXPECT_THAT(Export(scratch_ / "run", scratch_ / "x", ElementType::kF32).status().ToString(),
+              HasSubstr("did you mean"));
+}
+
 // Enough for several chunks a tensor, and for what a chunk of a transposed one holds.
 TEST_F(Transfers, LargeTensorsAreConvertedInPieces) {
   std::filesystem::create_directory(scratch_ / "wide");

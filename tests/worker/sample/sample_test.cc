@@ -1,8 +1,12 @@
 #include "worker/sample/sample.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -12,12 +16,14 @@
 #include <string>
 #include <vector>
 
+#include "common/utf8.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/checkpoint/published_weights.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/save.h"
 #include "worker/checkpoint/training_state.h"
 #include "worker/model/init.h"
+#include "worker/sample/sample_command.h"
 #include "worker/sample/token_sampler.h"
 
 namespace sherd {
@@ -92,6 +98,79 @@ TEST_F(SampleTest, StartsWithThePromptAndRunsPastTheContext) {
   EXPECT_EQ(text.substr(0, 9), "once upon");
   // An untrained model draws any byte: what comes is printed as it is.
   EXPECT_TRUE(std::any_of(text.begin(), text.end(), [](char c) { return c < 0; }));
+}
+
+TEST_F(SampleTest, ATerminalGetsNoControlCharacters) {
+  const std::string raw = Sample({.tokens = 300});
+  const auto is_control = [](char c) {
+    return (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+  };
+  ASSERT_TRUE(std::any_of(raw.begin(), raw.end(), is_control));
+  const std::string shown = Sample({.tokens = 300, .for_terminal = true});
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_FALSE(std::any_of(shown.begin(), shown.end(), is_control)) << shown;
+  EXPECT_FALSE(FindInvalidUtf8(shown).has_value()) << shown;
+}
+
+// What the command prints into a terminal, and into anything else.
+TEST_F(SampleTest, TheCommandKnowsATerminal) {
+  int terminal = -1;
+  int side = -1;
+  ASSERT_EQ(openpty(&terminal, &side, nullptr, nullptr, nullptr), 0);
+  const int output = dup(STDOUT_FILENO);
+  const auto sample_to = [&](int descriptor) {
+    std::string tokens = "--tokens=300";
+    std::string command = "sample";
+    std::string directory = directory_;
+    char* arguments[] = {command.data(), directory.data(), tokens.data()};
+    dup2(descriptor, STDOUT_FILENO);
+    const int code = SampleMain(3, arguments);
+    dup2(output, STDOUT_FILENO);
+    return code;
+  };
+  EXPECT_EQ(sample_to(side), 0);
+  std::string shown(4096, '\0');
+  shown.resize(static_cast<size_t>(std::max<ssize_t>(0, read(terminal, shown.data(), 4096))));
+  EXPECT_THAT(shown, HasSubstr("\\x"));
+  const std::string path = root_.Write("sampled", "");
+  const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_EQ(sample_to(file), 0);
+  EXPECT_EQ(ReadFile(path), Sample({.prompt = "", .tokens = 300}) + "\n");
+  for (const int descriptor : {terminal, side, output, file}) close(descriptor);
+}
+
+TEST_F(SampleTest, TheCommandsCodeTellsUnusableWeights) {
+  const auto code_of = [](std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    return SampleMain(static_cast<int>(arguments.size()), arguments.data());
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(code_of({"sample", root_ / "nowhere"}), 2);
+  EXPECT_EQ(code_of({"sample", directory_, "--tokenizer", root_ / "none.json"}), 2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("none.json does not exist\n"));
+  const std::string shard = directory_ + "/shard-00001-of-00001.safetensors";
+  root_.Write("weights/shard-00001-of-00001.safetensors", ReadFile(shard) + "x");
+  EXPECT_EQ(code_of({"sample", directory_}), 2);
+}
+
+TEST_F(SampleTest, HintsAtTheWeightsThatARunPutOut) {
+  Sample({.weights = root_.path()});
+  EXPECT_THAT(std::string(status_.message()),
+              testing::EndsWith("; did you mean " + root_.path() + "/weights?"));
+}
+
+// As imported from a folder without a tokenizer.json.
+TEST_F(SampleTest, SaysWhatToGiveWhereNobodyKnowsTheTokens) {
+  SaveWeights("bytes");
+  const std::string text = Sample({.tokens = 20});
+  SaveWeights("unknown");
+  Sample({.tokens = 20});
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("give --tokenizer bytes, or --tokenizer "
+                                                        "PATH"));
+  EXPECT_EQ(Sample({.tokenizer = "bytes", .tokens = 20}), text);
+  EXPECT_TRUE(status_.ok()) << status_;
 }
 
 TEST_F(SampleTest, TheSeedDecidesTheText) {

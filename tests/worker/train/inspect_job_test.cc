@@ -73,5 +73,28 @@ TEST(InspectJobFiles, WhatAJobIsToGoOnFromIsLookedAt) {
   }
 }
 
+TEST(InspectJobFiles, AMissingCheckpointIsCalledMissing) {
+  const TemporaryDirectory root;
+  root.Write("data/text.txt", "seventeen letters");
+  root.Write("output/other/file", "");
+  v1::DataSpec data;
+  data.add_train("text.txt");
+  v1::CheckpointSpec checkpoint;
+  checkpoint.set_dir("mine");
+  TrainerOptions options;
+  options.data_root = root / "data";
+  options.output_root = root / "output";
+  const auto error_of = [&](const std::string& resume) {
+    checkpoint.set_resume(resume);
+    return std::string(InspectJobFiles(data, checkpoint, 16, 256, options).message());
+  };
+  EXPECT_THAT(error_of("lastest"),
+              testing::AllOf(testing::HasSubstr("output/lastest does not exist"),
+                             testing::EndsWith("; did you mean 'latest'?")));
+  EXPECT_THAT(error_of("elsewhere/step-00000010-epoch-1"),
+              testing::EndsWith("epoch-1 does not exist on the worker's machine"));
+  EXPECT_THAT(error_of("other"), testing::EndsWith("other holds no complete checkpoint"));
+}
+
 }  // namespace
 }  // namespace sherd

@@ -18,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr int64_t kSteps = 10;
@@ -121,6 +122,16 @@ TEST_F(Resuming, LatestStartsFromTheBeginningWhereNothingIsAndSaysSo) {
   const auto records = Run(Job("zero3", 2, 2, "latest"), 2);
   EXPECT_THAT(records[0].steps, SizeIs(2));
   EXPECT_THAT(records[0].log, Contains(HasSubstr("training starts from the beginning")));
+}
+
+TEST_F(Resuming, SaysWhenNothingIsLeftToTrain) {
+  Run(Job("zero3", 2, 2), 2);
+  const auto records = Run(Job("zero3", 2, 0, "latest"), 2);
+  EXPECT_THAT(records[0].steps, IsEmpty());
+  EXPECT_THAT(records[0].log, Contains(HasSubstr("train.steps must be above 2 to train on")));
+  const auto more = Run(Job("zero3", 3, 0, "latest"), 2);
+  EXPECT_THAT(more[0].steps, SizeIs(1));
+  EXPECT_THAT(more[0].log, Not(Contains(HasSubstr("nothing is left"))));
 }
 
 // F46: its sizes are right; only reading it tells.
