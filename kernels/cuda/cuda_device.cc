@@ -113,6 +113,11 @@ int64_t CudaDevice::used_bytes() const {
 
 void CudaDevice::Reserve(int64_t bytes) {
   absl::MutexLock lock(&mutex_);
+  // What an earlier job had no memory for has gone with it; what else failed has not.
+  if (absl::IsResourceExhausted(status_)) {
+    status_ = absl::OkStatus();
+    failed_.store(false, std::memory_order_release);
+  }
   arena_.Reserve(bytes);
 }
 

@@ -1,5 +1,6 @@
 // Products of matrices, which the driver's library computes.
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -29,13 +30,15 @@ class CudaOps::Operands {
   // `values` as `dtype`: themselves where they are of that type.
   const void* As(DType dtype, ConstParam values, int64_t elements) {
     if (values.data == nullptr || values.dtype == dtype) return values.data;
-    std::byte* const room = next_;
-    if (room == nullptr) return nullptr;  // the device has failed
-    next_ += RoomOf(elements, dtype);
-    ops_.Cast(values.data, values.dtype, room, dtype, elements);
+    std::byte* const room = Take(dtype, elements);
+    if (room != nullptr) ops_.Cast(values.data, values.dtype, room, dtype, elements);
     return room;
   }
-  // Bytes that As takes for it.
+  // Null: the device has failed.
+  std::byte* Take(DType dtype, int64_t elements) {
+    return next_ == nullptr ? nullptr : std::exchange(next_, next_ + RoomOf(elements, dtype));
+  }
+  // Bytes that it takes, as `dtype`, of what is `from`.
   static int64_t Room(DType dtype, DType from, int64_t elements) {
     return from == dtype ? 0 : RoomOf(elements, dtype);
   }
@@ -103,16 +106,23 @@ void CudaOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, 
     }
     return;
   }
+  // What is of fp32 has an fp32 result, which is rounded once after.
+  const DType result = operands_ == DType::kF32 ? DType::kF32 : dw.dtype;
   Operands operands(*this, Operands::Room(operands_, DType::kF32, rows * out) +
-                               Operands::Room(operands_, DType::kF32, rows * in));
+                               Operands::Room(operands_, DType::kF32, rows * in) +
+                               Operands::Room(result, dw.dtype, out * in));
   Product product{.m = out, .n = in, .k = rows, .operands = operands_};
   product.a = operands.As(operands_, {dy, DType::kF32}, rows * out);
   product.a_transposed = true;
   product.b = operands.As(operands_, {x, DType::kF32}, rows * in);
   product.d = dw.data;
-  product.result = dw.dtype;
+  product.result = result;
   product.accumulate = dw.accumulate;
+  if (result == dw.dtype) return Multiply(product);
+  product.d = operands.Take(result, out * in);
+  if (dw.accumulate && product.d != nullptr) Cast(dw.data, dw.dtype, product.d, result, out * in);
   Multiply(product);
+  Cast(product.d, result, dw.data, dw.dtype, out * in);
 }
 
 }  // namespace sherd

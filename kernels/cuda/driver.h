@@ -13,7 +13,7 @@ namespace sherd {
 
 // d (m, n) = op(a) (m, k) · op(b) (k, n) + bias (n), added to d when `accumulate`: in fp32, before
 // the one rounding. Row-major and dense: a transposed operand is stored (k, m) or (n, k). Both
-// operands are of one type. Sizes are at least 1.
+// operands are of one type; a bias and operands in fp32 want an fp32 result. Sizes are at least 1.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   DType operands = DType::kF32;

@@ -132,7 +132,9 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(product.b));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(product.a));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(product.d));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(product.d));
+  // What the result's epilogue reads beside it too; no bias is at 0.
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+         std::min(AlignmentOf(product.d), AlignmentOf(product.bias)));
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {

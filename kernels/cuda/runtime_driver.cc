@@ -126,8 +126,12 @@ class RuntimeDriver final : public CudaDriver {
   }
   template <typename Body>
   Error Call(const Body& body) {
-    const cudaError_t error = MakeCurrent();
-    return error == cudaSuccess ? body() : error;
+    cudaError_t error = MakeCurrent();
+    if (error == cudaSuccess) error = body();
+    // Told here, and not once more by the next launch of a kernel, which asks for the thread's last
+    // error: what there was no memory for may fit elsewhere.
+    if (error != cudaSuccess) cudaGetLastError();
+    return error;
   }
 
   const int index_;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,70 +16,23 @@ using simt::SoftwareDriverOptions;
 using simt::SoftwareHoldings;
 using ::testing::HasSubstr;
 
-// Longer than both pieces of staging, and odd.
-constexpr int64_t kLong = 3 * Staging::kPieceBytes + 4099;
-
-std::vector<std::byte> Counting(int64_t bytes) {
-  std::vector<std::byte> values(static_cast<size_t>(bytes));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<std::byte>(i * 2654435761u >> 24);
-  return values;
-}
-
 class CudaDeviceSchedules : public ::testing::TestWithParam<Schedule> {};
 
-TEST_P(CudaDeviceSchedules, CopiesAnyLengthInAndOutInOrder) {
-  const auto device = OpenSoftwareDevice({.schedule = GetParam()});
+// The first product that fails ends the device, and the error says which it was.
+TEST_P(CudaDeviceSchedules, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
+  const auto device = OpenSoftwareDevice(
+      {.schedule = GetParam(), .failing_call = "cublasLtMatmul", .failing_time = 1});
   MemoryMeter meter(device->memory());
-  const std::vector<std::byte> sent = Counting(kLong);
-  for (const int64_t bytes : {int64_t{1}, Staging::kPieceBytes, kLong}) {
-    const Buffer there(meter, Pool::kParams, bytes);
-    const Buffer copy(meter, Pool::kParams, bytes);
-    std::vector<std::byte> host(sent.begin(), sent.begin() + bytes);
-    device->CopyIn(there.data(), host.data(), bytes);
-    // It may be reused.
-    std::fill(host.begin(), host.end(), std::byte{0});
-    device->CopyWithin(copy.data(), there.data(), bytes);
-    device->CopyOut(host.data(), copy.data(), bytes);
-    ASSERT_TRUE(device->status().ok()) << device->status();
-    EXPECT_TRUE(std::equal(host.begin(), host.end(), sent.begin())) << bytes;
-  }
-}
-
-TEST_P(CudaDeviceSchedules, MemoryIsZeroedAlsoWhenItIsTakenAgain) {
-  const auto device = OpenSoftwareDevice({.schedule = GetParam()});
-  MemoryMeter meter(device->memory());
-  const std::vector<std::byte> ones(4096, std::byte{0xff});
-  for (int time = 0; time < 3; ++time) {
-    const Buffer buffer(meter, Pool::kGrads, 4096);
-    std::vector<std::byte> seen = ones;
-    device->CopyOut(seen.data(), buffer.data(), 4096);
-    EXPECT_EQ(seen, std::vector<std::byte>(4096)) << time;
-    device->CopyIn(buffer.data(), ones.data(), 4096);
-  }
-  EXPECT_EQ(meter.current(Pool::kGrads), 0);
-  EXPECT_EQ(meter.peak(Pool::kGrads), 4096);
-}
-
-TEST_P(CudaDeviceSchedules, WhatIsFetchedAfterAMarkIsWhatWasComputedBefore) {
-  const auto device = OpenSoftwareDevice({.schedule = GetParam()});
-  MemoryMeter meter(device->memory());
-  const Buffer buffer(meter, Pool::kGrads, 1000);
-  const std::vector<std::byte> sent = Counting(1000);
-  device->CopyIn(buffer.data(), sent.data(), 1000);
-  const std::shared_ptr<DeviceMark> mark = device->Mark();
-  std::vector<std::byte> fetched(1000);
-  std::thread other([&] {
-    EXPECT_TRUE(mark->Await().ok());
-    EXPECT_TRUE(device->Fetch(fetched.data(), buffer.data(), 1000).ok());
-  });
-  other.join();
-  EXPECT_EQ(fetched, sent);
-
-  const std::vector<std::byte> delivered = Counting(2000);
-  EXPECT_TRUE(device->Deliver(buffer.data(), delivered.data() + 1000, 1000).ok());
-  device->CopyOut(fetched.data(), buffer.data(), 1000);
-  EXPECT_TRUE(std::equal(fetched.begin(), fetched.end(), delivered.begin() + 1000));
+  const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+  const Buffer x(meter, Pool::kActivations, 4 * 6), w(meter, Pool::kParams, 4 * 12),
+      y(meter, Pool::kActivations, 4 * 8);
+  ops->LinearForward(x.as<float>(), {w.data(), DType::kF32}, {nullptr, DType::kF32}, y.as<float>(),
+                     2, 3, 4);
+  EXPECT_THAT(std::string(device->status().message()),
+              HasSubstr("a product of matrices (2 × 3) · (3 × 4) of"));
+  double loss = 1;
+  ops->CrossEntropy(y.as<float>(), nullptr, 1, 1, loss);
+  EXPECT_EQ(loss, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
@@ -104,6 +56,30 @@ TEST(CudaDevice, OutOfMemoryIsRememberedWithTheDevicesName) {
   const Buffer small(meter, Pool::kParams, 1);
   EXPECT_EQ(small.data(), nullptr);
   EXPECT_FALSE(device->Synchronize().ok());
+}
+
+TEST(CudaDevice, AJobThatRanOutOfMemoryLeavesTheDeviceToTheNext) {
+  const auto device = OpenSoftwareDevice({.memory_bytes = 8 << 20});
+  {
+    MemoryMeter meter(device->memory());
+    const Buffer large(meter, Pool::kActivations, 9 << 20);
+    EXPECT_FALSE(device->status().ok());
+  }
+  device->Reserve(4 << 20);
+  EXPECT_TRUE(device->Synchronize().ok());
+  MemoryMeter meter(device->memory());
+  const Buffer fits(meter, Pool::kParams, 4 << 20);
+  EXPECT_NE(fits.data(), nullptr);
+  EXPECT_TRUE(device->Synchronize().ok());
+}
+
+TEST(CudaDevice, WhatElseFailedStaysWithIt) {
+  const auto device = OpenSoftwareDevice({.failing_call = "cudaMemsetAsync"});
+  MemoryMeter meter(device->memory());
+  const Buffer first(meter, Pool::kParams, 1);
+  EXPECT_TRUE(absl::IsInternal(device->status()));
+  device->Reserve(4 << 20);
+  EXPECT_TRUE(absl::IsInternal(device->status()));
 }
 
 // Every call of the driver is checked: whichever fails, the error names it and where it was made,

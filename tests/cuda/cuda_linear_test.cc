@@ -1,19 +1,18 @@
 // Products of matrices through the host side: which operands go where, rounded how often.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cpu/fold.h"
-#include "tests/cuda/software_device.h"
+#include "tests/cuda/tested_devices.h"
 #include "tests/kernels/values.h"
 
 namespace sherd {
 namespace {
-
-using simt::Schedule;
 
 constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
 
@@ -28,13 +27,13 @@ Floats Rounded(Floats values, DType operands) {
 // A device with ops, and copies of a test's values on it.
 class Bench {
  public:
-  Bench(Schedule schedule, DType operands)
-      : device_(OpenSoftwareDevice({.schedule = schedule})),
+  Bench(const TestedDevice& device, DType operands)
+      : device_(device.open()),
         meter_(device_->memory()),
         ops_(device_->MakeOps({.meter = &meter_, .bf16 = operands == DType::kBF16})) {}
 
   Ops& ops() { return *ops_; }
-  CudaDevice& device() { return *device_; }
+  Accelerator& device() { return *device_; }
   void* Put(const void* values, int64_t bytes) {
     buffers_.emplace_back(meter_, Pool::kActivations, bytes);
     device_->CopyIn(buffers_.back().data(), values, bytes);
@@ -62,7 +61,7 @@ class Bench {
   }
 
  private:
-  const std::unique_ptr<CudaDevice> device_;
+  const std::unique_ptr<Accelerator> device_;
   MemoryMeter meter_;
   std::vector<Buffer> buffers_;
   const std::unique_ptr<Ops> ops_;
@@ -73,15 +72,10 @@ struct LinearShape {
 };
 constexpr LinearShape kShapes[] = {{1, 1, 1}, {1, 3, 2}, {257, 1, 5}, {7, 33, 19}, {64, 48, 96}};
 
-struct Case {
-  Schedule schedule;
-  DType operands;
-};
-
-class CudaLinear : public ::testing::TestWithParam<Case> {
+class CudaLinear : public ::testing::TestWithParam<std::tuple<TestedDevice, DType>> {
  protected:
-  const DType operands_ = GetParam().operands;
-  Bench on_{GetParam().schedule, operands_};
+  const DType operands_ = std::get<DType>(GetParam());
+  Bench on_{std::get<TestedDevice>(GetParam()), operands_};
 };
 
 TEST_P(CudaLinear, ForwardIsTheReference) {
@@ -208,32 +202,12 @@ TEST_P(CudaLinear, WhatOpsAddForTheHostIsThereOnReturn) {
   EXPECT_NEAR(loss, 10 + std::log(2.0), 1e-6);
 }
 
-// The first product that fails ends the device, and the error says which it was.
-TEST_P(CudaLinear, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
-  const auto device = OpenSoftwareDevice(
-      {.schedule = GetParam().schedule, .failing_call = "cublasLtMatmul", .failing_time = 1});
-  MemoryMeter meter(device->memory());
-  const auto ops = device->MakeOps({.meter = &meter, .bf16 = operands_ == DType::kBF16});
-  const Buffer x(meter, Pool::kActivations, 4 * 6), w(meter, Pool::kParams, 4 * 12),
-      y(meter, Pool::kActivations, 4 * 8);
-  ops->LinearForward(x.as<float>(), {w.data(), DType::kF32}, {nullptr, DType::kF32}, y.as<float>(),
-                     2, 3, 4);
-  EXPECT_THAT(std::string(device->status().message()),
-              ::testing::HasSubstr("a product of matrices (2 × 3) · (3 × 4) of"));
-  double loss = 1;
-  ops->CrossEntropy(y.as<float>(), nullptr, 1, 1, loss);
-  EXPECT_EQ(loss, 1);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, CudaLinear,
-                         ::testing::Values(Case{Schedule::kLate, DType::kF32},
-                                           Case{Schedule::kLate, DType::kBF16},
-                                           Case{Schedule::kGuarded, DType::kF32},
-                                           Case{Schedule::kGuarded, DType::kBF16}),
+                         ::testing::Combine(::testing::ValuesIn(TestedDevices()),
+                                            ::testing::ValuesIn(kTypes)),
                          [](const auto& info) {
-                           return std::string(info.param.schedule == Schedule::kLate ? "Late"
-                                                                                     : "Guarded") +
-                                  (info.param.operands == DType::kF32 ? "Fp32" : "Bf16");
+                           return std::get<TestedDevice>(info.param).name +
+                                  (std::get<DType>(info.param) == DType::kF32 ? "Fp32" : "Bf16");
                          });
 
 }  // namespace

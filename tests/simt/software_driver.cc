@@ -252,6 +252,12 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
     *why = "as the test asks";
     return error;
   }
+  // As cuBLASLt, whose list of types has no other.
+  if (product.result != DType::kF32 &&
+      (product.operands == DType::kF32 || product.bias != nullptr)) {
+    *why = "such types are not supported";
+    return kInvalidValue;
+  }
   ++holdings_->products;
   return Enqueue(*static_cast<Stream*>(stream), [product] {
     MultiplyOnHost(product);
