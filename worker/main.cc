@@ -130,6 +130,16 @@ absl::StatusOr<std::unique_ptr<HealthServer>> StartHealth(const WorkerFlags& fla
   return health;
 }
 
+// A device that has failed does nothing more in this process. That it ran out of memory, or no
+// device, is nothing.
+void LeaveIfBroken(const Accelerator* device) {
+  const absl::Status status = device == nullptr ? absl::OkStatus() : device->status();
+  if (status.ok() || absl::IsResourceExhausted(status)) return;
+  Log(Severity::kError,
+      absl::StrCat("leaving for a new process, since the device has failed: ", status.message()));
+  _exit(kExitStuck);
+}
+
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(WorkerFlags flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
@@ -172,6 +182,7 @@ absl::Status RunWorker(WorkerFlags flags) {
   if (device.accelerator != nullptr) {
     options.identity.set_numerics_fingerprint(absl::StrCat(
         options.identity.numerics_fingerprint(), "; ", device.accelerator->numerics_fingerprint()));
+    options.identity.set_memory_bytes(device.accelerator->memory_bytes());
   }
   if (!options.identity.network_address().empty()) {
     Log(Severity::kInfo,
@@ -181,6 +192,7 @@ absl::Status RunWorker(WorkerFlags flags) {
   options.session.security = flags.security;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
+    LeaveIfBroken(device.accelerator.get());
     return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {

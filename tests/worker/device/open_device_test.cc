@@ -87,6 +87,12 @@ TEST(OwnDevice, ABackEndIsOpenedAndItsErrorsArePassedOn) {
   const absl::Status error = OpenOwnDevice({Kind::kCuda, 1}, SHERD_TEST_SOFTWARE_LIBRARY).status();
   EXPECT_EQ(error.message(), "--device cuda:1: the only GPU is cuda:0");
 }
+
+// What crosses the door are objects of C++.
+TEST(OwnDevice, ABackEndOfAnotherBuildIsRefused) {
+  ExpectWithout(SHERD_TEST_OTHER_BUILD_LIBRARY,
+                "is of another build (sherd 0 of a test) than this worker (sherd ");
+}
 #endif
 
 }  // namespace
