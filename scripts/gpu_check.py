@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What only a card can show, as a table: conformance of the ops, equal bits of four ranks on one GPU, tokens a second.
+"""What only a card can show, as a table: conformance of the ops, equal bits of four ranks on one GPU, rates of ops, tokens a second.
 
-Called by gpu_check.sh, which builds. With --library and --quick the same runs on another back end, which is how the
-tests run it without a card.
+Called by gpu_check.sh, which builds. With --library and --quick the same runs on another back end, with sizes that show
+no more than that it runs: that is how the tests run it without a card.
 """
 
 import argparse
@@ -22,7 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs/gpu-results.md"
 
 # Dense bf16 operations a second, by the makers' data sheets.
-PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
+# The first that the card's name holds counts.
+PEAKS = {"H200 NVL": 835e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "A100": 312e12,
+         "B200": 2250e12}
 
 JOB = """\
 name: {name}
@@ -39,6 +41,17 @@ checkpoint: {{dir: {out}}}
 TINY = "{arch: gpt2, layers: 2, hidden: 64, heads: 2, vocab: 256, context: 64, tie_embeddings: true}"
 GPT2_124M = "{preset: gpt2-124m}"
 GPT_1500M = "{arch: gpt2, layers: 48, hidden: 1600, heads: 25, vocab: 50304, context: 1024, tie_embeddings: true}"
+
+
+# What bounds a rate that gpu_rates tells, the name that it has in the table, and the share of its bound that is the goal.
+RATES = {
+    "adamw": ("copy", "AdamW", 0.85),
+    "layer_norm_forward": ("copy", "LayerNorm forward", 0.85),
+    "layer_norm_backward": ("copy", "LayerNorm backward", 0.85),
+    "rms_norm_forward": ("copy", "RMSNorm forward", 0.85),
+    "rms_norm_backward": ("copy", "RMSNorm backward", 0.85),
+    "attention_forward": ("product", "attention forward", 0.40),
+}
 
 
 class Failure(Exception):
@@ -69,6 +82,7 @@ class Cluster:
         process = subprocess.Popen([self.options.bin / program, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log)
         self.stack.callback(self.stop, process, log)
+        return process
 
     @staticmethod
     def stop(process, log):
@@ -94,11 +108,13 @@ class Cluster:
 
     def add_workers(self, count):
         library = ["--device-library", self.options.library] if self.options.library else []
-        for worker in range(count):
-            self.start("sherd-worker", "--coordinator", self.address, "--name", f"gpu{worker}", "--device", "cuda:0",
-                       "--data-root", self.scratch, "--output-root", self.scratch, *library)
+        started = [self.start("sherd-worker", "--coordinator", self.address, "--name", f"gpu{worker}", "--device", "cuda:0",
+                              "--data-root", self.scratch, "--output-root", self.scratch, *library)
+                   for worker in range(count)]
 
         def idle():
+            if any(process.poll() is not None for process in started):
+                raise Failure("a worker has ended")
             answer = self.sherd("workers", "-o", "json", limit=30)
             workers = json.loads(answer.stdout) if answer.returncode == 0 else []
             return sum(worker["status"] == "idle" for worker in workers) >= count
@@ -126,14 +142,31 @@ class Cluster:
         return [event for event in events if event["event"] == "step"]
 
 
+def program(options, name, *arguments, limit):
+    """What a program says that opens the device itself."""
+    library = {"SHERD_DEVICE_LIBRARY": str(options.library)} if options.library else {}
+    result = subprocess.run([options.bin / name, *arguments], capture_output=True, text=True, timeout=limit,
+                            env={**os.environ, **library})
+    if result.returncode != 0:
+        raise Failure(f"{name} ended with {result.returncode}:\n{result.stdout[-4000:]}{result.stderr[-1000:]}")
+    return result.stdout
+
+
 def conformance(options):
-    if options.library:
-        return "not run (another back end)"
-    result = subprocess.run([options.bin / "gpu_ops_check"], capture_output=True, text=True, timeout=180)
-    passed = re.search(r"\[  PASSED  \] (\d+) tests", result.stdout)
-    if result.returncode != 0 or not passed:
-        raise Failure(result.stdout[-4000:] + result.stderr[-1000:])
+    only = ["--gtest_filter=AdamW.*:All/CudaLinear.*"] if options.quick else []
+    passed = re.search(r"\[  PASSED  \] (\d+) tests", program(options, "gpu_ops_check", *only, limit=180))
+    if not passed or int(passed[1]) == 0:
+        raise Failure("no test ran")
     return f"{passed[1]} tests passed"
+
+
+def rates(options):
+    told = json.loads(program(options, "gpu_rates", *(["small"] if options.quick else []), limit=90))
+    yield "copy within the card", f"{told['copy'] / 1e9:,.1f} GB/s"
+    yield "large bf16 product", f"{told['product'] / 1e12:,.1f} TFLOP/s"
+    for name, (bound, title, goal) in RATES.items():
+        rate = f"{told[name] / 1e9:,.1f} GB/s" if bound == "copy" else f"{told[name] / 1e12:,.1f} TFLOP/s"
+        yield title, f"{rate}, {told[name] / told[bound]:.0%} of the {bound}'s (goal: {goal:.0%})"
 
 
 def equality(options, scratch):
@@ -152,15 +185,15 @@ def equality(options, scratch):
     return f"{len(curves[0])} steps with the same bits as one rank"
 
 
-def throughput(options, scratch, name, model, parameters, layers, hidden, batch, micro, steps):
+def throughput(options, scratch, name, model, parameters, layers, hidden, batch, micro, steps, seq_len=1024):
     directory = scratch / name
     directory.mkdir()
     with Cluster(options, directory) as cluster:
         cluster.add_workers(1)
-        told = cluster.run(240, name=name, model=model, steps=steps, batch=batch, micro=micro, seq_len=1024, workers=1)
+        told = cluster.run(240, name=name, model=model, steps=steps, batch=batch, micro=micro, seq_len=seq_len, workers=1)
     speed = statistics.median(step["tokens_per_second"] for step in told[2:])
     # Forward and backward: 6 a parameter and token, and attention's 12·L·T·d.
-    flops = 6 * parameters + 12 * layers * 1024 * hidden
+    flops = 6 * parameters + 12 * layers * seq_len * hidden
     peak = next((value for card, value in PEAKS.items() if card in options.card), None)
     share = f"MFU {speed * flops / peak:.1%} of {peak / 1e12:.0f} TFLOP/s" if peak else "MFU: no peak known for this card"
     return f"{speed:,.0f} tokens/s, {share} at {flops / 1e9:.2f} GFLOP a token"
@@ -172,12 +205,20 @@ def card_of():
     return answer.stdout.strip() or "unknown card"
 
 
+def with_results(page, table):
+    """The page of results with the table in it, in place of what was there."""
+    title, how = "# What was measured on a GPU\n\n", "\n## How\n"
+    if not page.startswith(title) or how not in page:
+        raise ValueError(f"{RESULTS} is not as expected")
+    return title + "\n".join(table) + "\n" + page[page.index(how):]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the table into docs/gpu-results.md")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--library", type=pathlib.Path, help="another back end than the build's")
-    parser.add_argument("--quick", action="store_true", help="equality alone, over fewer steps")
+    parser.add_argument("--quick", action="store_true", help="a few tests, and small sizes")
     options = parser.parse_args()
     options.card = "another back end" if options.library else card_of()
 
@@ -186,20 +227,23 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sherd-gpu-") as scratch:
         scratch = pathlib.Path(scratch)
         checks = [("ops conformance", lambda: conformance(options)),
-                  ("zero3, four ranks on one GPU", lambda: equality(options, scratch))]
-        if not options.quick:
-            checks += [
-                ("gpt2-124m", lambda: throughput(options, scratch, "gpt2-124m", GPT2_124M, 124.4e6, 12, 768, 64, 32, 20)),
-                ("gpt-1.5b", lambda: throughput(options, scratch, "gpt-1.5b", GPT_1500M, 1557.6e6, 48, 1600, 8, 8, 8)),
-            ]
+                  ("zero3, four ranks on one GPU", lambda: equality(options, scratch)),
+                  ("rates", lambda: list(rates(options)))]
+        models = [("gpt2-124m", GPT2_124M, 124.4e6, 12, 768, 64, 32, 20),
+                  ("gpt-1.5b", GPT_1500M, 1557.6e6, 48, 1600, 8, 8, 8)]
+        if options.quick:
+            models = [("tiny", TINY, 0.12e6, 2, 64, 2, 1, 4, 16)]
+        checks += [(model[0], lambda model=model: throughput(options, scratch, *model)) for model in models]
         for name, check in checks:
             try:
-                rows.append((name, check()))
+                result = check()
             except (Failure, subprocess.TimeoutExpired) as error:
                 failed = True
-                rows.append((name, "FAILED"))
+                result = "FAILED"
                 print(f"gpu_check: {name}: {error}", file=sys.stderr)
-            print(f"{rows[-1][0]}: {rows[-1][1]}", flush=True)
+            for row in result if isinstance(result, list) else [(name, result)]:
+                rows.append(row)
+                print(f"{row[0]}: {row[1]}", flush=True)
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     date = datetime.date.today().isoformat()
@@ -207,8 +251,7 @@ def main():
              *(f"| {name} | {result} |" for name, result in rows)]
     print("\n" + "\n".join(table))
     if options.write and not failed:
-        RESULTS.write_text("# What was measured on a GPU\n\n`scripts/gpu_check.sh --write` writes this page.\n\n" +
-                           "\n".join(table) + "\n")
+        RESULTS.write_text(with_results(RESULTS.read_text(), table))
     return 1 if failed else 0
 
 

@@ -1,5 +1,6 @@
 """`sherd-worker --device`: what it says without a GPU, and jobs on a back end that is opened at run time."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -8,8 +9,10 @@ import unittest
 
 from harness import BIN, EndToEnd, wait_for
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # The software device of the tests behind the door of the real back end.
 LIBRARY = os.environ["SHERD_DEVICE_LIBRARY"]
+CHECK = ROOT / "scripts/gpu_check.py"
 
 
 class Device(EndToEnd):
@@ -97,6 +100,37 @@ class Device(EndToEnd):
         direct, _ = self.needed(library)
         self.assertTrue(any(name.startswith("libcublasLt") for name in direct), direct)
         self.assertFalse([name for name in direct if name.startswith(("libcuda.so", "libcudart", "libnccl"))], direct)
+
+    def test_the_check_for_gpus_runs_all_its_parts_on_the_software_device(self):
+        result = subprocess.run(["/usr/bin/python3", str(CHECK), "--quick", "--library", LIBRARY, "--bin", str(BIN)],
+                                capture_output=True, text=True, timeout=400)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("zero3, four ranks on one GPU: 3 steps with the same bits as one rank", result.stdout)
+        for row in (r"ops conformance: \d+ tests passed", r"copy within the card: [\d.]+ GB/s",
+                    r"attention forward: [\d.]+ TFLOP/s, \d+% of the product's", r"tiny: [\d,]+ tokens/s"):
+            self.assertRegex(result.stdout, row)
+        # A part that fails is told, and so is the whole.
+        failed = subprocess.run(["/usr/bin/python3", str(CHECK), "--quick", "--library", "/nowhere/none.so", "--bin", str(BIN)],
+                                capture_output=True, text=True, timeout=400)
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("| ops conformance | FAILED |", failed.stdout)
+        self.assertIn("there is no back end for GPUs at /nowhere/none.so", failed.stderr)
+
+    def test_results_take_the_place_of_what_was_on_their_page(self):
+        loader = importlib.util.spec_from_file_location("gpu_check", CHECK)
+        gpu_check = importlib.util.module_from_spec(loader)
+        loader.loader.exec_module(gpu_check)
+        page = gpu_check.with_results(gpu_check.RESULTS.read_text(), ["the table"])
+        self.assertTrue(page.startswith("# What was measured on a GPU\n\nthe table\n\n## How\n"), page)
+        self.assertEqual(gpu_check.with_results(page, ["the table"]), page)
+
+    def test_without_a_gpu_nothing_is_checked_and_that_is_said(self):
+        found = subprocess.run(["sh", "-c", "nvidia-smi -L"], capture_output=True, text=True)
+        if "GPU" in found.stdout:
+            self.skipTest("SKIPPED: there is a GPU")
+        result = subprocess.run([str(ROOT / "scripts/gpu_check.sh")], capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 77)
+        self.assertIn("there is no NVIDIA GPU here", result.stderr)
 
 
 if __name__ == "__main__":
