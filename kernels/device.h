@@ -64,7 +64,8 @@ struct DeviceOpsOptions {
 class Accelerator : public Device {
  public:
   // Makes room for a job that will hold so much, in one piece; what is left of earlier ones goes
-  // first. Less is taken when there is less: a request that does not fit then says so.
+  // first, also that one of them ran out of memory. Less is taken when there is less: a request
+  // that does not fit then says so.
   virtual void Reserve(int64_t bytes) = 0;
   // Enqueues on the compute stream. References of losses and sums are the host's, and are there on
   // return. The device and the meter outlive it; one at a time.

@@ -14,9 +14,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOCKS = re.compile(r"ABSL_GUARDED_BY|ABSL_EXCLUSIVE_LOCKS_REQUIRED|ABSL_LOCKS_EXCLUDED|absl::Mutex")
+# GCC's library has std::source_location for compilers with a built-in of that name, which clang has from 15 on. The
+# analysis asks for no more than that it is there.
+SOURCE_LOCATION = """\
+#if !__has_builtin(__builtin_source_location)
+#include <experimental/source_location>
+namespace std { using experimental::source_location; }
+#endif
+"""
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
@@ -35,7 +44,8 @@ def uses_locks(source: pathlib.Path) -> bool:
     return False
 
 
-def analyse(entry: dict) -> tuple[str, str]:
+def analyse(entry: dict, first: str) -> tuple[str, str]:
+    """The file and what is wrong with it, `first` being included before all else."""
     arguments = shlex.split(entry["command"])
     if os.path.basename(arguments[0]) == "ccache":
         arguments = arguments[1:]
@@ -48,7 +58,7 @@ def analyse(entry: dict) -> tuple[str, str]:
             at = arguments.index(flag)
             del arguments[at:at + 2]
     # Warnings of clang alone are not what this looks for.
-    arguments += ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
+    arguments += ["-include", first, "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
     result = subprocess.run(arguments, cwd=entry["directory"], capture_output=True, text=True)
     return entry["file"], "" if result.returncode == 0 else result.stdout + result.stderr
 
@@ -61,8 +71,11 @@ def main() -> int:
         source = pathlib.Path(entry["file"])
         if ROOT in source.parents and build.resolve() not in source.parents and uses_locks(source):
             chosen[entry["file"]] = entry
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(analyse, chosen.values()))
+    with tempfile.TemporaryDirectory() as scratch:
+        first = pathlib.Path(scratch) / "source_location.h"
+        first.write_text(SOURCE_LOCATION)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(lambda entry: analyse(entry, str(first)), chosen.values()))
     problems = [text for _, text in results if text]
     for text in problems:
         print(text)

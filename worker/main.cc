@@ -37,6 +37,7 @@
 #include "worker/comm/link_address.h"
 #include "worker/data/data_command.h"
 #include "worker/dataset/data_commands.h"
+#include "worker/device/open_device.h"
 #include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/holding_store.h"
@@ -129,17 +130,33 @@ absl::StatusOr<std::unique_ptr<HealthServer>> StartHealth(const WorkerFlags& fla
   return health;
 }
 
+// A device that has failed does nothing more in this process. That it ran out of memory, or no
+// device, is nothing.
+void LeaveIfBroken(const Accelerator* device) {
+  const absl::Status status = device == nullptr ? absl::OkStatus() : device->status();
+  if (status.ok() || absl::IsResourceExhausted(status)) return;
+  Log(Severity::kError,
+      absl::StrCat("leaving for a new process, since the device has failed: ", status.message()));
+  _exit(kExitStuck);
+}
+
 // Ends the process; returns only when the worker could not start.
-absl::Status RunWorker(const WorkerFlags& flags) {
+absl::Status RunWorker(WorkerFlags flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
   MapLargeHeapBlocks();
   RaiseDescriptorLimit();
   // A child was started through a link in /proc that would be its name in process lists.
   prctl(PR_SET_NAME, kWorkerProgram);
-  SHERD_RETURN_IF_ERROR(CheckDevice(flags.device));
+  SHERD_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(flags.device));
   SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   SHERD_ASSIGN_OR_RETURN(const absl::Duration connect_timeout, ParseTimeout(flags.connect_timeout));
+  SHERD_ASSIGN_OR_RETURN(const OwnDevice device, OpenOwnDevice(choice, flags.device_library.empty()
+                                                                           ? DefaultDeviceLibrary()
+                                                                           : flags.device_library));
+  flags.device = device.name;
+  SetLogProgram(absl::StrCat("worker ", flags.device));
+  if (!device.remark.empty()) Log(Severity::kInfo, device.remark);
   const auto registry = std::make_shared<prometheus::Registry>();
   AddBuildInfo(*registry, "worker");
   std::unique_ptr<MetricsServer> metrics_server;
@@ -159,9 +176,15 @@ absl::Status RunWorker(const WorkerFlags& flags) {
       .data_root = flags.data_root,
       .output_root = flags.output_root,
       .threads = flags.threads > 0 ? flags.threads : HostCores(),
+      .accelerator = device.accelerator.get(),
   };
   AgentOptions options;
   options.identity = IdentityOf(flags, *listener);
+  if (device.accelerator != nullptr) {
+    options.identity.set_numerics_fingerprint(absl::StrCat(
+        options.identity.numerics_fingerprint(), "; ", device.accelerator->numerics_fingerprint()));
+    options.identity.set_memory_bytes(device.accelerator->memory_bytes());
+  }
   if (!options.identity.network_address().empty()) {
     Log(Severity::kInfo,
         absl::StrCat("workers of other hosts come to ", options.identity.network_address()));
@@ -170,6 +193,7 @@ absl::Status RunWorker(const WorkerFlags& flags) {
   options.session.security = flags.security;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
+    LeaveIfBroken(device.accelerator.get());
     return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
   };
   options.inspect = [&](const v1::InspectData& request) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -117,10 +118,17 @@ inline uint32_t __float_as_uint(float value) {
 
 // ---- launches
 
-struct CUstream_st;
-using cudaStream_t = CUstream_st*;
 // As the runtime's: 0 is success; 719 is that of a launch that failed (cudaErrorLaunchFailure).
 using cudaError_t = int;
+// A stream of the software device (software_driver.h); null: launches run at once, on the calling
+// thread's executor.
+struct CUstream_st {
+  virtual ~CUstream_st() = default;
+  // Has `launch` run behind what was enqueued before; it tells whether all went well. As an answer,
+  // what earlier launches have come to.
+  virtual cudaError_t Launch(std::function<bool()> launch) = 0;
+};
+using cudaStream_t = CUstream_st*;
 inline const char* cudaGetErrorString(cudaError_t) { return "a rule of CUDA was broken"; }
 
 namespace sherd {
@@ -135,18 +143,30 @@ Kernel(const char*, void (*)(Parameters...)) -> Kernel<Parameters...>;
 #define SIMT_KERNEL(...) \
   ::sherd::Kernel { #__VA_ARGS__, &__VA_ARGS__ }
 
+// What a launch runs, as the executor takes it.
+template <typename... Parameters>
+struct KernelCall {
+  Kernel<Parameters...> kernel;
+  dim3 grid, block;
+  size_t shared_bytes;
+  std::tuple<std::decay_t<Parameters>...> arguments;
+
+  bool operator()() {
+    const auto run = [](void* erased) {
+      KernelCall& known = *static_cast<KernelCall*>(erased);
+      std::apply(known.kernel.function, known.arguments);
+    };
+    return simt::RunGrid({kernel.name, grid, block, shared_bytes, run, this});
+  }
+};
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(const Kernel<Parameters...>& kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                   cudaStream_t, Arguments&&... arguments) {
-  struct Call {
-    void (*function)(Parameters...);
-    std::tuple<std::decay_t<Parameters>...> arguments;
-  } call{kernel.function, {static_cast<Parameters>(arguments)...}};
-  const auto run = [](void* erased) {
-    Call& known = *static_cast<Call*>(erased);
-    std::apply(known.function, known.arguments);
-  };
-  return simt::RunGrid({kernel.name, grid, block, shared_bytes, run, &call}) ? 0 : 719;
+                   cudaStream_t stream, Arguments&&... arguments) {
+  KernelCall<Parameters...> call{
+      kernel, grid, block, shared_bytes, {static_cast<Parameters>(arguments)...}};
+  if (stream != nullptr) return stream->Launch(call);
+  return call() ? 0 : 719;
 }
 
 }  // namespace sherd

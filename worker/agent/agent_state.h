@@ -20,7 +20,7 @@ namespace sherd {
 inline constexpr int kExitAsked = 0;    // told to leave
 inline constexpr int kExitRefused = 1;  // cannot work, said why in one sentence
 inline constexpr int kExitUsage = 2;    // wrong command line
-inline constexpr int kExitStuck = 70;   // a trainer did not end after its abort; restart it
+inline constexpr int kExitStuck = 70;   // a trainer did not end, or its device failed; restart it
 
 // One rank of one epoch of a job.
 struct RankId {

@@ -37,10 +37,15 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option("--coordinator", flags.coordinator, "HOST:PORT of the coordinator")
       ->envname("SHERD_COORDINATOR")
       ->required();
-  app.add_option("--device", flags.device, "The device to own: cpu:INDEX")->capture_default_str();
+  app.add_option("--device", flags.device,
+                 "The device to own: cpu:INDEX, cuda:INDEX, or auto: the first GPU if there is one")
+      ->capture_default_str();
+  app.add_option("--device-library", flags.device_library,
+                 "The back end for GPUs (default: libsherd_cuda.so beside this program)");
   app.add_option("--devices", flags.devices,
                  "Supervise one worker process a device: all, or cpu:COUNT for so many CPU slots")
-      ->excludes("--device");
+      ->excludes("--device")
+      ->excludes("--device-library");
   app.add_option("--name", flags.name, "This host's part of the worker id (default: host name)");
   app.add_option("--data-root", flags.data_root, "Jobs may read below this directory only");
   app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");
@@ -79,20 +84,6 @@ absl::Status CheckAddress(absl::string_view flag, const std::string& address) {
   if (PortOf(address) >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, " ", address, " is not HOST:PORT, as 127.0.0.1:7700"));
-}
-
-absl::Status CheckDevice(const std::string& device) {
-  if (absl::StartsWith(device, "cuda")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device ", device, ": this build has no CUDA back end yet; use cpu:0"));
-  }
-  absl::string_view index = device;
-  int number = 0;
-  if (!absl::ConsumePrefix(&index, "cpu:") || !absl::SimpleAtoi(index, &number) || number < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device ", device, " is not a device; use cpu:INDEX, as cpu:0"));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores) {

@@ -25,6 +25,7 @@ struct WorkerFlags {
   std::string coordinator;
   SecurityOptions security;
   std::string device = "cpu:0";
+  std::string device_library;
   std::string devices;
   std::string name;
   std::string data_root;
@@ -48,7 +49,6 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags);
 // Zero for "0": never give up.
 absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text);
 absl::Status CheckAddress(absl::string_view flag, const std::string& address);
-absl::Status CheckDevice(const std::string& device);
 // The number of workers that --devices asks for; `cores` for "all".
 absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores);
 // Where a supervisor's child serves what `flag` gives an address for: the next port for the next

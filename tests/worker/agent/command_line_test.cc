@@ -40,14 +40,6 @@ TEST(CommandLine, RootsAreMadeOrMissedAtTheStart) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(root / "nowhere"));
 }
 
-TEST(CommandLine, ACudaDeviceIsRefusedForWhatThisBuildLacks) {
-  EXPECT_TRUE(CheckDevice("cpu:3").ok());
-  EXPECT_THAT(std::string(CheckDevice("cuda:0").message()), HasSubstr("no CUDA back end yet"));
-  for (const char* wrong : {"", "cpu", "cpu:", "cpu:-1", "gpu:0"}) {
-    EXPECT_FALSE(CheckDevice(wrong).ok()) << wrong;
-  }
-}
-
 TEST(CommandLine, AConnectTimeoutIsADuration) {
   EXPECT_EQ(*ParseTimeout("0"), absl::ZeroDuration());
   EXPECT_EQ(*ParseTimeout("1m30s"), absl::Seconds(90));

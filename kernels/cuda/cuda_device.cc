@@ -1,0 +1,212 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "kernels/cuda/checked.h"
+#include "kernels/cuda/cuda_ops.h"
+
+namespace sherd {
+
+// An event that was recorded on the compute stream.
+class CudaDevice::EventMark final : public DeviceMark {
+ public:
+  EventMark(CudaDevice& device, CUevent_st* event) : device_(device), event_(event) {}
+  ~EventMark() override {
+    if (event_ != nullptr) device_.GiveEvent(event_);
+  }
+  absl::Status Await() override {
+    if (event_ != nullptr) {
+      device_.Remember(Checked(*device_.driver_, device_.driver_->EventSynchronize(event_),
+                               "cudaEventSynchronize"));
+    }
+    return device_.status();
+  }
+
+ private:
+  CudaDevice& device_;
+  CUevent_st* const event_;  // null: none could be recorded
+};
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(std::unique_ptr<CudaDriver> driver,
+                                                             std::string name) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(name)));
+  SHERD_RETURN_IF_ERROR(device->OpenStreams());
+  return device;
+}
+
+CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name)
+    : driver_(std::move(driver)),
+      name_(std::move(name)),
+      model_(driver_->model()),
+      fingerprint_(driver_->numerics_fingerprint()),
+      arena_(*driver_, [this] { Quiet(); }) {}
+
+absl::Status CudaDevice::OpenStreams() {
+  // Copies of little at a time go ahead of long kernels.
+  SHERD_RETURN_IF_ERROR(Named(Checked(
+      *driver_, driver_->StreamCreate(&compute_, /*high_priority=*/false), "cudaStreamCreate")));
+  SHERD_RETURN_IF_ERROR(
+      Named(Checked(*driver_, driver_->StreamCreate(&communication_, /*high_priority=*/true),
+                    "cudaStreamCreate")));
+  SHERD_RETURN_IF_ERROR(Named(compute_staging_.emplace(*driver_, compute_).Open()));
+  absl::MutexLock lock(&fetch_mutex_);
+  return Named(fetch_staging_.emplace(*driver_, communication_).Open());
+}
+
+CudaDevice::~CudaDevice() {
+  Quiet();
+  compute_staging_.reset();
+  fetch_staging_.reset();
+  for (CUevent_st* const event : free_events_) driver_->EventDestroy(event);
+  for (CUstream_st** const stream : {&compute_, &communication_}) {
+    if (*stream != nullptr) driver_->StreamDestroy(std::exchange(*stream, nullptr));
+  }
+}
+
+void CudaDevice::Quiet() {
+  for (CUstream_st* const stream : {compute_, communication_}) {
+    if (stream != nullptr) driver_->StreamSynchronize(stream);
+  }
+}
+
+absl::Status CudaDevice::Named(const absl::Status& error) const {
+  if (error.ok()) return error;
+  return absl::Status(error.code(), absl::StrCat(name_, ": ", error.message()));
+}
+
+void CudaDevice::Remember(const absl::Status& status) {
+  if (status.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  if (status_.ok()) status_ = Named(status);
+  failed_.store(true, std::memory_order_release);
+}
+
+absl::Status CudaDevice::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+int64_t CudaDevice::memory_bytes() const {
+  size_t free = 0, total = 0;
+  driver_->MemGetInfo(&free, &total);
+  return static_cast<int64_t>(total);
+}
+
+int64_t CudaDevice::free_bytes() const {
+  size_t free = 0, total = 0;
+  driver_->MemGetInfo(&free, &total);
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int64_t>(free) + arena_.slab_bytes() - arena_.used_bytes();
+}
+
+int64_t CudaDevice::slab_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return arena_.slab_bytes();
+}
+
+int64_t CudaDevice::used_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return arena_.used_bytes();
+}
+
+void CudaDevice::Reserve(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  // What an earlier job had no memory for has gone with it; what else failed has not.
+  if (absl::IsResourceExhausted(status_)) {
+    status_ = absl::OkStatus();
+    failed_.store(false, std::memory_order_release);
+  }
+  arena_.Reserve(bytes);
+}
+
+std::byte* CudaDevice::Take(Pool pool, int64_t bytes) {
+  if (bytes == 0 || failed()) return nullptr;
+  absl::StatusOr<std::byte*> piece = [&] {
+    absl::MutexLock lock(&mutex_);
+    return arena_.Take(pool, bytes);
+  }();
+  Remember(piece.status());
+  if (!piece.ok()) return nullptr;
+  Remember(Checked(*driver_, driver_->MemsetAsync(*piece, 0, static_cast<size_t>(bytes), compute_),
+                   "cudaMemsetAsync"));
+  return *piece;
+}
+
+void CudaDevice::Give(std::byte* memory) {
+  if (memory == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  arena_.Give(memory);
+}
+
+void CudaDevice::CopyIn(void* to, const void* from, int64_t bytes) {
+  if (!failed()) Remember(compute_staging_->In(to, from, bytes));
+}
+
+void CudaDevice::CopyOut(void* to, const void* from, int64_t bytes) {
+  if (!failed()) Remember(compute_staging_->Out(to, from, bytes));
+}
+
+void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
+  if (failed() || bytes == 0 || to == from) return;
+  Remember(Checked(*driver_, driver_->MemcpyAsync(to, from, static_cast<size_t>(bytes), compute_),
+                   "cudaMemcpyAsync"));
+}
+
+absl::Status CudaDevice::Synchronize() {
+  if (!failed()) {
+    Remember(Checked(*driver_, driver_->StreamSynchronize(compute_), "cudaStreamSynchronize"));
+  }
+  return status();
+}
+
+absl::StatusOr<CUevent_st*> CudaDevice::TakeEvent() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!free_events_.empty()) {
+      CUevent_st* const event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+  }
+  CUevent_st* event = nullptr;
+  SHERD_RETURN_IF_ERROR(Checked(*driver_, driver_->EventCreate(&event), "cudaEventCreate"));
+  return event;
+}
+
+void CudaDevice::GiveEvent(CUevent_st* event) {
+  absl::MutexLock lock(&mutex_);
+  free_events_.push_back(event);
+}
+
+std::shared_ptr<DeviceMark> CudaDevice::Mark() {
+  if (failed()) return std::make_shared<EventMark>(*this, nullptr);
+  absl::StatusOr<CUevent_st*> event = TakeEvent();
+  Remember(event.status());
+  if (!event.ok()) return std::make_shared<EventMark>(*this, nullptr);
+  Remember(Checked(*driver_, driver_->EventRecord(*event, compute_), "cudaEventRecord"));
+  return std::make_shared<EventMark>(*this, *event);
+}
+
+absl::Status CudaDevice::Fetch(void* to, const void* from, int64_t bytes) {
+  absl::MutexLock lock(&fetch_mutex_);
+  if (!failed()) Remember(fetch_staging_->Out(to, from, bytes));
+  return status();
+}
+
+absl::Status CudaDevice::Deliver(void* to, const void* from, int64_t bytes) {
+  absl::MutexLock lock(&fetch_mutex_);
+  if (!failed()) {
+    Remember(fetch_staging_->In(to, from, bytes));
+    Remember(
+        Checked(*driver_, driver_->StreamSynchronize(communication_), "cudaStreamSynchronize"));
+  }
+  return status();
+}
+
+std::unique_ptr<Ops> CudaDevice::MakeOps(const DeviceOpsOptions& options) {
+  return std::make_unique<CudaOps>(*this, options);
+}
+
+}  // namespace sherd

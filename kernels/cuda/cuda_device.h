@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/cuda/device_arena.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/device.h"
+
+namespace sherd {
+
+// A GPU, or what a driver makes look like one: one compute stream, one communication stream, an
+// arena. Threads as Device and MemorySource say.
+class CudaDevice final : public Accelerator, public MemorySource {
+ public:
+  // kInternal with the call when the driver refuses one.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::unique_ptr<CudaDriver> driver,
+                                                          std::string name);
+  ~CudaDevice() override;
+
+  absl::string_view name() const override { return name_; }
+  absl::string_view model() const override { return model_; }
+  absl::string_view numerics_fingerprint() const override { return fingerprint_; }
+  MemorySource* memory() override { return this; }
+  int64_t memory_bytes() const override;
+  int64_t free_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void CopyIn(void* to, const void* from, int64_t bytes) override;
+  void CopyOut(void* to, const void* from, int64_t bytes) override;
+  void CopyWithin(void* to, const void* from, int64_t bytes) override;
+  absl::Status Synchronize() override;
+  std::shared_ptr<DeviceMark> Mark() override;
+  absl::Status Fetch(void* to, const void* from, int64_t bytes) override
+      ABSL_LOCKS_EXCLUDED(fetch_mutex_);
+  absl::Status Deliver(void* to, const void* from, int64_t bytes) override
+      ABSL_LOCKS_EXCLUDED(fetch_mutex_);
+  absl::Status status() const override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Reserve(int64_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
+  std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) override;
+
+  std::byte* Take(Pool pool, int64_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Give(std::byte* memory) override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // For what computes on it.
+  CudaDriver& driver() { return *driver_; }
+  CUstream_st* compute_stream() const { return compute_; }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // Keeps the first error that is one.
+  void Remember(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the driver's, and handed out; for tests and metrics.
+  int64_t slab_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  class EventMark;
+
+  CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name);
+  absl::Status OpenStreams();
+  // Waits for both streams.
+  void Quiet();
+  absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
+  void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `error` with the device's name.
+  absl::Status Named(const absl::Status& error) const;
+
+  const std::unique_ptr<CudaDriver> driver_;
+  const std::string name_, model_, fingerprint_;
+  CUstream_st* compute_ = nullptr;
+  CUstream_st* communication_ = nullptr;
+  std::optional<Staging> compute_staging_;
+  std::atomic<bool> failed_{false};
+
+  absl::Mutex fetch_mutex_;  // one copy on the communication stream at a time
+  std::optional<Staging> fetch_staging_ ABSL_GUARDED_BY(fetch_mutex_);
+
+  mutable absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  DeviceArena arena_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CUevent_st*> free_events_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sherd

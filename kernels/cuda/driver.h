@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/dtype.h"
+
+struct CUstream_st;
+struct CUevent_st;
+
+namespace sherd {
+
+// d (m, n) = op(a) (m, k) · op(b) (k, n) + bias (n), added to d when `accumulate`: in fp32, before
+// the one rounding. Row-major and dense: a transposed operand is stored (k, m) or (n, k). Both
+// operands are of one type; a bias and operands in fp32 want an fp32 result. Sizes are at least 1.
+struct Product {
+  int64_t m = 0, n = 0, k = 0;
+  DType operands = DType::kF32;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  bool a_transposed = false, b_transposed = false;
+  void* d = nullptr;
+  DType result = DType::kF32;
+  bool accumulate = false;
+  const float* bias = nullptr;  // null: none
+  // 256-byte aligned; what the library works in.
+  void* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+
+// Everything that the host side asks of CUDA, for one device: a table that the CUDA runtime with
+// cuBLASLt fills in (runtime_driver.h), and the software device of the tests. Names and meanings
+// are the runtime's; an answer is a cudaError_t, 0 for success. From any thread.
+class CudaDriver {
+ public:
+  using Error = int;
+  static constexpr Error kSuccess = 0;
+  static constexpr Error kMemoryAllocation = 2;
+  static constexpr Error kNotReady = 600;
+
+  virtual ~CudaDriver() = default;
+  virtual std::string Text(Error error) = 0;
+
+  virtual Error Malloc(void** memory, size_t bytes) = 0;
+  virtual Error Free(void* memory) = 0;
+  // Page-locked.
+  virtual Error MallocHost(void** memory, size_t bytes) = 0;
+  virtual Error FreeHost(void* memory) = 0;
+  virtual Error MemGetInfo(size_t* free, size_t* total) = 0;
+
+  // High priority: kernels of it go first where both could run.
+  virtual Error StreamCreate(CUstream_st** stream, bool high_priority) = 0;
+  virtual Error StreamDestroy(CUstream_st* stream) = 0;
+  virtual Error StreamSynchronize(CUstream_st* stream) = 0;
+
+  virtual Error EventCreate(CUevent_st** event) = 0;
+  virtual Error EventDestroy(CUevent_st* event) = 0;
+  virtual Error EventRecord(CUevent_st* event, CUstream_st* stream) = 0;
+  virtual Error EventSynchronize(CUevent_st* event) = 0;
+
+  // In either direction or within the device; host memory is page-locked.
+  virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;
+  virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
+
+  // Enqueues the product. Equal products, by shape, types and alignment, are computed by
+  // the same algorithm, and have equal bits of equal operands. `why` gets more than Text can say.
+  virtual Error Multiply(const Product& product, CUstream_st* stream, std::string* why) = 0;
+  // Of the library, to work in.
+  virtual int64_t workspace_bytes() const = 0;
+
+  // "NVIDIA H200".
+  virtual std::string model() const = 0;
+  // What bits depend on: compute capability, versions of the runtime and of cuBLASLt.
+  virtual std::string numerics_fingerprint() const = 0;
+};
+
+}  // namespace sherd

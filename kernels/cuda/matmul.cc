@@ -1,0 +1,174 @@
+#include "kernels/cuda/matmul.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sherd {
+namespace {
+
+constexpr uint32_t kMostAlignment = 256;
+
+cudaDataType_t TypeOf(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
+
+// The largest power of two, up to kMostAlignment, that divides the address.
+uint32_t AlignmentOf(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  uint32_t alignment = kMostAlignment;
+  while (address % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// "cublasLtMatmulDescCreate failed: CUBLAS_STATUS_ALLOC_FAILED".
+cublasStatus_t Failed(cublasStatus_t status, const char* call, std::string* why) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    *why = absl::StrCat(call, " failed: ", cublasLtGetStatusName(status));
+  }
+  return status;
+}
+
+#define SHERD_RETURN_IF_FAILED(expression, call, why)                  \
+  do {                                                                 \
+    if (const cublasStatus_t status = Failed((expression), call, why); \
+        status != CUBLAS_STATUS_SUCCESS)                               \
+      return status;                                                   \
+  } while (false)
+
+}  // namespace
+
+// The library's description of a product. It is column-major there, so that what is computed is
+// dᵀ (n, m) = op(b)ᵀ (n, k) · op(a)ᵀ (k, m): its first operand is b, and what is row-major is its
+// transpose.
+class Matmul::Problem {
+ public:
+  Problem() = default;
+  ~Problem() {
+    for (cublasLtMatrixLayout_t layout : {first, second, result}) {
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+    if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
+  }
+  Problem(const Problem&) = delete;
+
+  cublasStatus_t Describe(const Product& p, std::string* why) {
+    SHERD_RETURN_IF_FAILED(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                           "cublasLtMatmulDescCreate", why);
+    SHERD_RETURN_IF_FAILED(
+        Set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
+        "setting the first operand's transposition", why);
+    SHERD_RETURN_IF_FAILED(
+        Set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
+        "setting the second operand's transposition", why);
+    if (p.bias != nullptr) {
+      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS),
+                             "setting the epilogue", why);
+      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), "setting the bias",
+                             why);
+      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F),
+                             "setting the bias's type", why);
+    }
+    SHERD_RETURN_IF_FAILED(Lay(&first, p.operands, p.k, p.n, p.b_transposed),
+                           "cublasLtMatrixLayoutCreate", why);
+    SHERD_RETURN_IF_FAILED(Lay(&second, p.operands, p.m, p.k, p.a_transposed),
+                           "cublasLtMatrixLayoutCreate", why);
+    return Failed(Lay(&result, p.result, p.m, p.n, false), "cublasLtMatrixLayoutCreate", why);
+  }
+
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+
+ private:
+  template <typename T>
+  cublasStatus_t Set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    return cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value);
+  }
+  // Of a row-major matrix that is (rows, columns) once it is transposed, if it is to be.
+  static cublasStatus_t Lay(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows,
+                            int64_t columns, bool transposed) {
+    if (transposed) std::swap(rows, columns);
+    return cublasLtMatrixLayoutCreate(layout, TypeOf(dtype), static_cast<uint64_t>(columns),
+                                      static_cast<uint64_t>(rows), columns);
+  }
+};
+
+Matmul::~Matmul() {
+  if (handle_ != nullptr) cublasLtDestroy(handle_);
+}
+
+cublasStatus_t Matmul::Open(std::string* why) {
+  return Failed(cublasLtCreate(&handle_), "cublasLtCreate", why);
+}
+
+Matmul::Key Matmul::KeyOf(const Product& p) {
+  const int flags = (p.a_transposed ? 1 : 0) | (p.b_transposed ? 2 : 0) | (p.accumulate ? 4 : 0) |
+                    (p.bias != nullptr ? 8 : 0) | (p.operands == DType::kBF16 ? 16 : 0) |
+                    (p.result == DType::kBF16 ? 32 : 0);
+  const auto aligned = [](const void* pointer) { return static_cast<int>(AlignmentOf(pointer)); };
+  return {p.m, p.n, p.k, flags, aligned(p.a), aligned(p.b), aligned(p.d), aligned(p.bias)};
+}
+
+cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
+                              cublasLtMatmulAlgo_t* algorithm, std::string* why) {
+  const Key key = KeyOf(product);
+  absl::MutexLock lock(&mutex_);
+  if (const auto known = chosen_.find(key); known != chosen_.end()) {
+    *algorithm = known->second;
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  cublasLtMatmulPreference_t preference = nullptr;
+  SHERD_RETURN_IF_FAILED(cublasLtMatmulPreferenceCreate(&preference),
+                         "cublasLtMatmulPreferenceCreate", why);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    if (status != CUBLAS_STATUS_SUCCESS) return;
+    status =
+        Failed(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+               "cublasLtMatmulPreferenceSetAttribute", why);
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(product.workspace_bytes));
+  // Never in the result's type, which would round more than once.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(product.b));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(product.a));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(product.d));
+  // What the result's epilogue reads beside it too; no bias is at 0.
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+         std::min(AlignmentOf(product.d), AlignmentOf(product.bias)));
+  cublasLtMatmulHeuristicResult_t best = {};
+  int found = 0;
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = Failed(cublasLtMatmulAlgoGetHeuristic(handle_, problem.operation, problem.first,
+                                                   problem.second, problem.result, problem.result,
+                                                   preference, 1, &best, &found),
+                    "cublasLtMatmulAlgoGetHeuristic", why);
+  }
+  cublasLtMatmulPreferenceDestroy(preference);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (found == 0) {
+    *why = "cuBLASLt has no algorithm for it";
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  chosen_.emplace(key, best.algo);
+  *algorithm = best.algo;
+  return status;
+}
+
+cublasStatus_t Matmul::Multiply(const Product& product, cudaStream_t stream, std::string* why) {
+  Problem problem;
+  cublasLtMatmulAlgo_t algorithm;
+  SHERD_RETURN_IF_FAILED(problem.Describe(product, why), "the description", why);
+  if (const cublasStatus_t status = Choose(product, problem, &algorithm, why);
+      status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
+  const float one = 1;
+  const float before = product.accumulate ? 1 : 0;
+  return Failed(cublasLtMatmul(handle_, problem.operation, &one, product.b, problem.first,
+                               product.a, problem.second, &before, product.d, problem.result,
+                               product.d, problem.result, &algorithm, product.workspace,
+                               static_cast<size_t>(product.workspace_bytes), stream),
+                "cublasLtMatmul", why);
+}
+
+}  // namespace sherd

@@ -1,0 +1,143 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cuda/software_device.h"
+
+namespace sherd {
+namespace {
+
+using simt::Schedule;
+using simt::SoftwareDriverOptions;
+using simt::SoftwareHoldings;
+using ::testing::HasSubstr;
+
+class CudaDeviceSchedules : public ::testing::TestWithParam<Schedule> {};
+
+// The first product that fails ends the device, and the error says which it was.
+TEST_P(CudaDeviceSchedules, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
+  const auto device = OpenSoftwareDevice(
+      {.schedule = GetParam(), .failing_call = "cublasLtMatmul", .failing_time = 1});
+  MemoryMeter meter(device->memory());
+  const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+  const Buffer x(meter, Pool::kActivations, 4 * 6), w(meter, Pool::kParams, 4 * 12),
+      y(meter, Pool::kActivations, 4 * 8);
+  ops->LinearForward(x.as<float>(), {w.data(), DType::kF32}, {nullptr, DType::kF32}, y.as<float>(),
+                     2, 3, 4);
+  EXPECT_THAT(std::string(device->status().message()),
+              HasSubstr("a product of matrices (2 × 3) · (3 × 4) of"));
+  double loss = 1;
+  ops->CrossEntropy(y.as<float>(), nullptr, 1, 1, loss);
+  EXPECT_EQ(loss, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
+                         ::testing::Values(Schedule::kGuarded, Schedule::kLate),
+                         [](const auto& info) {
+                           return info.param == Schedule::kGuarded ? "Guarded" : "Late";
+                         });
+
+// F19
+TEST(CudaDevice, OutOfMemoryIsRememberedWithTheDevicesName) {
+  const auto device = OpenSoftwareDevice({.memory_bytes = 8 << 20});
+  MemoryMeter meter(device->memory());
+  const Buffer fits(meter, Pool::kParams, 4 << 20);
+  const Buffer large(meter, Pool::kActivations, 5 << 20);
+  EXPECT_NE(fits.data(), nullptr);
+  EXPECT_EQ(large.data(), nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(device->status()));
+  EXPECT_THAT(std::string(device->status().message()),
+              HasSubstr("cuda:0: out of device memory: 5.0 MiB for activations"));
+  // Nothing is done after it.
+  const Buffer small(meter, Pool::kParams, 1);
+  EXPECT_EQ(small.data(), nullptr);
+  EXPECT_FALSE(device->Synchronize().ok());
+}
+
+TEST(CudaDevice, AJobThatRanOutOfMemoryLeavesTheDeviceToTheNext) {
+  const auto device = OpenSoftwareDevice({.memory_bytes = 8 << 20});
+  {
+    MemoryMeter meter(device->memory());
+    const Buffer large(meter, Pool::kActivations, 9 << 20);
+    EXPECT_FALSE(device->status().ok());
+  }
+  device->Reserve(4 << 20);
+  EXPECT_TRUE(device->Synchronize().ok());
+  MemoryMeter meter(device->memory());
+  const Buffer fits(meter, Pool::kParams, 4 << 20);
+  EXPECT_NE(fits.data(), nullptr);
+  EXPECT_TRUE(device->Synchronize().ok());
+}
+
+TEST(CudaDevice, WhatElseFailedStaysWithIt) {
+  const auto device = OpenSoftwareDevice({.failing_call = "cudaMemsetAsync"});
+  MemoryMeter meter(device->memory());
+  const Buffer first(meter, Pool::kParams, 1);
+  EXPECT_TRUE(absl::IsInternal(device->status()));
+  device->Reserve(4 << 20);
+  EXPECT_TRUE(absl::IsInternal(device->status()));
+}
+
+// Every call of the driver is checked: whichever fails, the error names it and where it was made,
+// and nothing is left behind (F36).
+TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
+  for (const char* const call :
+       {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cudaEventCreate", "cudaEventRecord",
+        "cudaEventSynchronize", "cudaStreamSynchronize", "cudaMemcpyAsync", "cudaMemsetAsync"}) {
+    for (const int time : {1, 2}) {
+      const auto holdings = std::make_shared<SoftwareHoldings>();
+      absl::Status status;
+      {
+        auto device = TryOpenSoftwareDevice(
+            {.holdings = holdings, .failing_call = call, .failing_time = time});
+        status = device.status();
+        if (device.ok()) {
+          MemoryMeter meter((*device)->memory());
+          std::vector<std::byte> host(100);
+          for (int i = 0; i < 3; ++i) {
+            const Buffer buffer(meter, Pool::kParams, 40 << 20);
+            (*device)->CopyIn(buffer.data(), host.data(), 100);
+            (*device)->Mark()->Await().IgnoreError();
+            (*device)->CopyOut(host.data(), buffer.data(), 100);
+            (*device)->Fetch(host.data(), buffer.data(), 100).IgnoreError();
+            (*device)->Deliver(buffer.data(), host.data(), 100).IgnoreError();
+            (*device)->Synchronize().IgnoreError();
+            const Buffer second(meter, Pool::kParams, 40 << 20);
+            const Buffer third(meter, Pool::kParams, 40 << 20);
+          }
+          status = (*device)->status();
+        }
+      }
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << call << " " << time;
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::MatchesRegex(
+                      absl::StrCat("cuda:0: ", call, " failed at [a-z_]+\\.cc:[0-9]+: made to .*")))
+          << call << " " << time;
+      EXPECT_TRUE(holdings->empty()) << call << " " << time;
+    }
+  }
+}
+
+TEST(CudaDevice, IsFoundAsItWasAfterJobs) {
+  const auto holdings = std::make_shared<SoftwareHoldings>();
+  {
+    const auto device = OpenSoftwareDevice({.holdings = holdings});
+    const int64_t before = device->free_bytes();
+    for (int job = 0; job < 3; ++job) {
+      MemoryMeter meter(device->memory());
+      const std::unique_ptr<Ops> ops = device->MakeOps({.meter = &meter, .bf16 = true});
+      const Buffer buffer(meter, Pool::kParams, 1 << 20);
+      EXPECT_LT(device->free_bytes(), before);
+    }
+    EXPECT_EQ(device->used_bytes(), 0);
+    EXPECT_EQ(device->free_bytes(), before);
+  }
+  EXPECT_TRUE(holdings->empty());
+}
+
+}  // namespace
+}  // namespace sherd

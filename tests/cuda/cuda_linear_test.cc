@@ -1,0 +1,214 @@
+// Products of matrices through the host side: which operands go where, rounded how often.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cpu/fold.h"
+#include "tests/cuda/tested_devices.h"
+#include "tests/kernels/values.h"
+
+namespace sherd {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+// The values as products in bf16 see them.
+Floats Rounded(Floats values, DType operands) {
+  if (operands == DType::kBF16) {
+    for (float& value : values) value = ToFloat(ToBF16(value));
+  }
+  return values;
+}
+
+// A device with ops, and copies of a test's values on it.
+class Bench {
+ public:
+  Bench(const TestedDevice& device, DType operands)
+      : device_(device.open()),
+        meter_(device_->memory()),
+        ops_(device_->MakeOps({.meter = &meter_, .bf16 = operands == DType::kBF16})) {}
+
+  Ops& ops() { return *ops_; }
+  Accelerator& device() { return *device_; }
+  void* Put(const void* values, int64_t bytes) {
+    buffers_.emplace_back(meter_, Pool::kActivations, bytes);
+    device_->CopyIn(buffers_.back().data(), values, bytes);
+    return buffers_.back().data();
+  }
+  float* Put(const Floats& values) {
+    return static_cast<float*>(Put(values.data(), static_cast<int64_t>(values.size()) * 4));
+  }
+  ConstParam Put(const Stored& values) {
+    return {Put(values.data(), values.elements() * SizeOf(values.dtype())), values.dtype()};
+  }
+  GradOut PutGrad(const Stored& values, bool accumulate) {
+    const ConstParam there = Put(values);
+    return {const_cast<void*>(there.data), there.dtype, accumulate};
+  }
+  Floats Get(const float* values, int64_t elements) {
+    Floats host(static_cast<size_t>(elements));
+    device_->CopyOut(host.data(), values, elements * 4);
+    return host;
+  }
+  Stored Get(const GradOut& values, int64_t elements) {
+    Stored host = Stored::Unset(elements, values.dtype);
+    device_->CopyOut(host.data(), values.data, elements * SizeOf(values.dtype));
+    return host;
+  }
+
+ private:
+  const std::unique_ptr<Accelerator> device_;
+  MemoryMeter meter_;
+  std::vector<Buffer> buffers_;
+  const std::unique_ptr<Ops> ops_;
+};
+
+struct LinearShape {
+  int64_t rows, in, out;
+};
+constexpr LinearShape kShapes[] = {{1, 1, 1}, {1, 3, 2}, {257, 1, 5}, {7, 33, 19}, {64, 48, 96}};
+
+class CudaLinear : public ::testing::TestWithParam<std::tuple<TestedDevice, DType>> {
+ protected:
+  const DType operands_ = std::get<DType>(GetParam());
+  Bench on_{std::get<TestedDevice>(GetParam()), operands_};
+};
+
+TEST_P(CudaLinear, ForwardIsTheReference) {
+  for (const auto& [rows, in, out] : kShapes) {
+    for (const DType dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats x = draw.Normal(rows * in);
+      const Floats w = Rounded(draw.Normal(out * in), operands_);
+      const Stored bias(draw.Normal(out), dtype);
+      float* const y = on_.Put(Floats(static_cast<size_t>(rows * out)));
+      on_.ops().LinearForward(on_.Put(x), on_.Put(Stored(w, dtype)), on_.Put(bias), y, rows, in,
+                              out);
+      const Doubles seen_x = ToDoubles(Rounded(x, operands_));
+      const Doubles seen_w = Stored(w, dtype).values();
+      ExpectClose(on_.Get(y, rows * out),
+                  reference::LinearForward(seen_x, seen_w, bias.values(), rows, in, out),
+                  kFloatTolerance, "y");
+      on_.ops().LinearForward(on_.Put(x), on_.Put(Stored(w, dtype)), {nullptr, dtype}, y, rows, in,
+                              out);
+      ExpectClose(on_.Get(y, rows * out),
+                  reference::LinearForward(seen_x, seen_w, {}, rows, in, out), kFloatTolerance,
+                  "y without bias");
+    }
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
+TEST_P(CudaLinear, InputGradientIsTheReferenceAndAccumulates) {
+  for (const auto& [rows, in, out] : kShapes) {
+    Draw draw(static_cast<uint32_t>(rows + in + out));
+    const Floats dy = draw.Normal(rows * out);
+    const Stored w(Rounded(draw.Normal(out * in), operands_), operands_);
+    const Doubles expected = reference::LinearBackward(ToDoubles(Rounded(dy, operands_)),
+                                                       Doubles(static_cast<size_t>(rows * in)),
+                                                       w.values(), rows, in, out)
+                                 .dx;
+    float* const dx =
+        on_.Put(Floats(static_cast<size_t>(rows * in), std::numeric_limits<float>::quiet_NaN()));
+    on_.ops().LinearBackwardInput(on_.Put(dy), on_.Put(w), dx, rows, in, out, false);
+    ExpectClose(on_.Get(dx, rows * in), expected, kFloatTolerance, "dx");
+
+    const Floats before = draw.Normal(rows * in);
+    Doubles sum = ToDoubles(before);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += expected[i];
+    float* const added = on_.Put(before);
+    on_.ops().LinearBackwardInput(on_.Put(dy), on_.Put(w), added, rows, in, out, true);
+    ExpectClose(on_.Get(added, rows * in), sum, kFloatTolerance, "accumulated dx");
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
+TEST_P(CudaLinear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
+  for (const auto& [rows, in, out] : kShapes) {
+    for (const DType dtype : kTypes) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats dy = draw.Normal(rows * out);
+      const Floats x = draw.Normal(rows * in);
+      // The sums of a bias take dy as it is.
+      const Doubles dbias =
+          reference::LinearBackward(ToDoubles(dy), ToDoubles(x),
+                                    Doubles(static_cast<size_t>(out * in)), rows, in, out)
+              .dbias;
+      const Doubles dw = reference::LinearBackward(
+                             ToDoubles(Rounded(dy, operands_)), ToDoubles(Rounded(x, operands_)),
+                             Doubles(static_cast<size_t>(out * in)), rows, in, out)
+                             .dw;
+      const GradOut written = on_.PutGrad(Stored::Unset(out * in, dtype), false);
+      const GradOut bias = on_.PutGrad(Stored::Unset(out, dtype), false);
+      on_.ops().LinearBackwardWeight(on_.Put(dy), on_.Put(x), written, bias, rows, in, out);
+      ExpectClose(on_.Get(written, out * in).values(), dw, ToleranceOf(dtype), "dw");
+      ExpectClose(on_.Get(bias, out).values(), dbias, ToleranceOf(dtype), "dbias");
+
+      const Stored before(draw.Normal(out * in), dtype);
+      Doubles sum = before.values();
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += dw[i];
+      const GradOut added = on_.PutGrad(before, true);
+      on_.ops().LinearBackwardWeight(on_.Put(dy), on_.Put(x), added, {nullptr, dtype, false}, rows,
+                                     in, out);
+      ExpectClose(on_.Get(added, out * in).values(), sum, ToleranceOf(dtype), "accumulated dw");
+    }
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
+// As on the processor: 256 + (1 + 2^-9) is nearest to 258; rounded first, 257 goes to the even 256.
+TEST_P(CudaLinear, AccumulatesBeforeRounding) {
+  const GradOut dw = on_.PutGrad(Stored({256}, DType::kBF16), true);
+  const GradOut dbias = on_.PutGrad(Stored({256}, DType::kBF16), true);
+  on_.ops().LinearBackwardWeight(on_.Put(Floats{1, 0x1p-9f}), on_.Put(Floats{1, 1}), dw, dbias, 2,
+                                 1, 1);
+  EXPECT_EQ(on_.Get(dw, 1).values()[0], 258);
+  EXPECT_EQ(on_.Get(dbias, 1).values()[0], 258);
+}
+
+TEST_P(CudaLinear, NoRowsMakeZeroGradientsAndTouchNothingElse) {
+  const Stored w(Draw(1).Normal(6), DType::kBF16);
+  on_.ops().LinearForward(nullptr, on_.Put(w), {nullptr, DType::kF32}, nullptr, 0, 2, 3);
+  on_.ops().LinearBackwardInput(nullptr, on_.Put(w), nullptr, 0, 2, 3, false);
+  for (const DType dtype : kTypes) {
+    const GradOut dw = on_.PutGrad(Stored::Unset(6, dtype), false);
+    const GradOut dbias = on_.PutGrad(Stored::Unset(3, dtype), false);
+    on_.ops().LinearBackwardWeight(nullptr, nullptr, dw, dbias, 0, 2, 3);
+    EXPECT_EQ(on_.Get(dw, 6).values(), Doubles(6));
+    EXPECT_EQ(on_.Get(dbias, 3).values(), Doubles(3));
+    const Stored before(Draw(2).Normal(6), dtype);
+    const GradOut kept = on_.PutGrad(before, true);
+    on_.ops().LinearBackwardWeight(nullptr, nullptr, kept, {nullptr, dtype, true}, 0, 2, 3);
+    EXPECT_EQ(on_.Get(kept, 6), before);
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
+// Losses and sums come back to the host, added to what was there.
+TEST_P(CudaLinear, WhatOpsAddForTheHostIsThereOnReturn) {
+  ExactSum sum;
+  on_.ops().AddSquares(on_.Put(Floats{3, 4}), DType::kF32, 2, sum);
+  EXPECT_EQ(sum.Value(), 25);
+  on_.ops().AddSquares(on_.Put(Floats{12}), DType::kF32, 1, sum);
+  EXPECT_EQ(sum.Value(), 169);
+  const int32_t target = 1;
+  const auto* const targets = static_cast<const int32_t*>(on_.Put(&target, sizeof target));
+  double loss = 10;
+  on_.ops().CrossEntropy(on_.Put(Floats{0, 0}), targets, 1, 2, loss);
+  EXPECT_NEAR(loss, 10 + std::log(2.0), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaLinear,
+                         ::testing::Combine(::testing::ValuesIn(TestedDevices()),
+                                            ::testing::ValuesIn(kTypes)),
+                         [](const auto& info) {
+                           return std::get<TestedDevice>(info.param).name +
+                                  (std::get<DType>(info.param) == DType::kF32 ? "Fp32" : "Bf16");
+                         });
+
+}  // namespace
+}  // namespace sherd

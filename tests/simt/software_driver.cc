@@ -1,0 +1,335 @@
+#include "tests/simt/software_driver.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "tests/simt/device.h"
+#include "tests/simt/software_product.h"
+
+namespace sherd::simt {
+namespace {
+
+constexpr CudaDriver::Error kInvalidValue = 1;
+constexpr CudaDriver::Error kLaunchFailure = 719;
+constexpr CudaDriver::Error kMadeToFail = 999;
+constexpr size_t kPage = 4096;
+
+size_t InPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+class SoftwareDriver::Stream final : public CUstream_st {
+ public:
+  explicit Stream(SoftwareDriver& driver) : driver_(driver) {}
+  cudaError_t Launch(std::function<bool()> launch) override {
+    ++driver_.holdings_->launches;
+    return driver_.Enqueue(*this, std::move(launch));
+  }
+
+  // Guarded by the driver's mutex.
+  std::deque<std::function<bool()>> waiting;
+  uint64_t enqueued = 0, wanted = 0, done = 0;
+
+ private:
+  SoftwareDriver& driver_;
+};
+
+struct SoftwareDriver::Event {
+  Stream* stream = nullptr;
+  uint64_t count = 0;  // what the stream has done by then
+};
+
+SoftwareDriver::SoftwareDriver(const SoftwareDriverOptions& options)
+    : options_(options), holdings_(options.holdings) {
+  void* const region =
+      mmap(nullptr, static_cast<size_t>(options.memory_bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  SHERD_CHECK(region != MAP_FAILED);
+  region_ = static_cast<std::byte*>(region);
+  {
+    absl::MutexLock lock(&memory_mutex_);
+    Guard(/*closed=*/true);
+  }
+  worker_ = std::thread([this] { Work(); });
+}
+
+SoftwareDriver::~SoftwareDriver() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  worker_.join();
+  munmap(region_, static_cast<size_t>(options_.memory_bytes));
+}
+
+void SoftwareDriver::Guard(bool closed) {
+  if (options_.schedule != Schedule::kGuarded) return;
+  SHERD_CHECK(mprotect(region_, static_cast<size_t>(options_.memory_bytes),
+                       closed ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
+}
+
+std::string SoftwareDriver::Text(Error error) {
+  absl::MutexLock lock(&mutex_);
+  switch (error) {
+    case kMemoryAllocation:
+      return "out of memory (2)";
+    case kInvalidValue:
+      return "invalid argument (1)";
+    case kLaunchFailure:
+      return absl::StrCat("unspecified launch failure (719): ", report_);
+    default:
+      return absl::StrCat("made to fail (", error, ")");
+  }
+}
+
+CudaDriver::Error SoftwareDriver::Begin(const char* call) {
+  absl::MutexLock lock(&mutex_);
+  const int time = ++calls_[call];
+  if (failure_ == kSuccess && options_.failing_call == call && time >= options_.failing_time) {
+    failure_ = kMadeToFail;
+  }
+  return failure_;
+}
+
+CudaDriver::Error SoftwareDriver::Malloc(void** memory, size_t bytes) {
+  if (const Error error = Begin("cudaMalloc"); error != kSuccess) return error;
+  const size_t size = InPages(bytes);
+  std::byte* begin = region_;
+  absl::MutexLock memory_lock(&memory_mutex_);
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [piece, piece_bytes] : pieces_) {
+      if (static_cast<size_t>(piece - begin) >= size) break;
+      begin = piece + piece_bytes;
+    }
+    if (begin + size > region_ + options_.memory_bytes) return kMemoryAllocation;
+    pieces_.emplace(begin, size);
+  }
+  Guard(/*closed=*/false);
+  std::memset(begin, 0xff, size);
+  Guard(/*closed=*/true);
+  holdings_->memory_bytes += static_cast<int64_t>(size);
+  *memory = begin;
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::Free(void* memory) {
+  absl::MutexLock running(&memory_mutex_);
+  absl::MutexLock lock(&mutex_);
+  const auto piece = pieces_.find(static_cast<std::byte*>(memory));
+  if (piece == pieces_.end()) return kInvalidValue;
+  holdings_->memory_bytes -= static_cast<int64_t>(piece->second);
+  pieces_.erase(piece);
+  return failure_;
+}
+
+CudaDriver::Error SoftwareDriver::MallocHost(void** memory, size_t bytes) {
+  if (const Error error = Begin("cudaMallocHost"); error != kSuccess) return error;
+  *memory = std::malloc(bytes);
+  SHERD_CHECK(*memory != nullptr);
+  std::memset(*memory, 0xff, bytes);
+  holdings_->host_bytes += static_cast<int64_t>(bytes);
+  absl::MutexLock lock(&mutex_);
+  locked_.emplace(static_cast<std::byte*>(*memory), bytes);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::FreeHost(void* memory) {
+  absl::MutexLock running(&memory_mutex_);
+  absl::MutexLock lock(&mutex_);
+  const auto piece = locked_.find(static_cast<std::byte*>(memory));
+  if (piece == locked_.end()) return kInvalidValue;
+  holdings_->host_bytes -= static_cast<int64_t>(piece->second);
+  locked_.erase(piece);
+  std::free(memory);
+  return failure_;
+}
+
+CudaDriver::Error SoftwareDriver::MemGetInfo(size_t* free, size_t* total) {
+  *total = static_cast<size_t>(options_.memory_bytes);
+  *free = *total - static_cast<size_t>(holdings_->memory_bytes);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool) {
+  if (const Error error = Begin("cudaStreamCreate"); error != kSuccess) return error;
+  absl::MutexLock lock(&mutex_);
+  *stream = streams_.emplace_back(std::make_unique<Stream>(*this)).get();
+  ++holdings_->streams;
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st* stream) {
+  // The object stays until the end: after a failure, work of it may be running.
+  --holdings_->streams;
+  return StreamSynchronize(stream);
+}
+
+CudaDriver::Error SoftwareDriver::StreamSynchronize(CUstream_st* stream) {
+  if (const Error error = Begin("cudaStreamSynchronize"); error != kSuccess) return error;
+  auto& known = *static_cast<Stream*>(stream);
+  uint64_t all = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    all = known.enqueued;
+  }
+  return RunUntil(known, all);
+}
+
+CudaDriver::Error SoftwareDriver::EventCreate(CUevent_st** event) {
+  if (const Error error = Begin("cudaEventCreate"); error != kSuccess) return error;
+  *event = reinterpret_cast<CUevent_st*>(new Event());
+  ++holdings_->events;
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::EventDestroy(CUevent_st* event) {
+  delete reinterpret_cast<Event*>(event);
+  --holdings_->events;
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::EventRecord(CUevent_st* event, CUstream_st* stream) {
+  if (const Error error = Begin("cudaEventRecord"); error != kSuccess) return error;
+  absl::MutexLock lock(&mutex_);
+  auto& known = *static_cast<Stream*>(stream);
+  *reinterpret_cast<Event*>(event) = {&known, known.enqueued};
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::EventSynchronize(CUevent_st* event) {
+  if (const Error error = Begin("cudaEventSynchronize"); error != kSuccess) return error;
+  Event known;
+  {
+    absl::MutexLock lock(&mutex_);
+    known = *reinterpret_cast<Event*>(event);
+  }
+  return known.stream == nullptr ? kSuccess : RunUntil(*known.stream, known.count);
+}
+
+bool SoftwareDriver::Reaches(const void* begin, size_t bytes) {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  absl::MutexLock lock(&mutex_);
+  for (const auto* pieces : {&pieces_, &locked_}) {
+    for (const auto& [piece, piece_bytes] : *pieces) {
+      if (first >= piece && first + bytes <= piece + piece_bytes) return true;
+    }
+  }
+  return false;
+}
+
+CudaDriver::Error SoftwareDriver::MemcpyAsync(void* to, const void* from, size_t bytes,
+                                              CUstream_st* stream) {
+  if (const Error error = Begin("cudaMemcpyAsync"); error != kSuccess) return error;
+  if (!Reaches(to, bytes) || !Reaches(from, bytes)) return kInvalidValue;
+  return Enqueue(*static_cast<Stream*>(stream), [=] {
+    std::memcpy(to, from, bytes);
+    return true;
+  });
+}
+
+CudaDriver::Error SoftwareDriver::MemsetAsync(void* memory, int byte, size_t bytes,
+                                              CUstream_st* stream) {
+  if (const Error error = Begin("cudaMemsetAsync"); error != kSuccess) return error;
+  if (!Reaches(memory, bytes)) return kInvalidValue;
+  return Enqueue(*static_cast<Stream*>(stream), [=] {
+    std::memset(memory, byte, bytes);
+    return true;
+  });
+}
+
+CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* stream,
+                                           std::string* why) {
+  if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) {
+    *why = "as the test asks";
+    return error;
+  }
+  // As cuBLASLt, whose list of types has no other.
+  if (product.result != DType::kF32 &&
+      (product.operands == DType::kF32 || product.bias != nullptr)) {
+    *why = "such types are not supported";
+    return kInvalidValue;
+  }
+  ++holdings_->products;
+  return Enqueue(*static_cast<Stream*>(stream), [product] {
+    MultiplyOnHost(product);
+    return true;
+  });
+}
+
+CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> work) {
+  uint64_t count = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (failure_ != kSuccess) return failure_;
+    stream.waiting.push_back(std::move(work));
+    count = ++stream.enqueued;
+  }
+  if (options_.schedule == Schedule::kLate) return kSuccess;
+  // As on a device, what comes of it is told by a later call.
+  RunUntil(stream, count);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
+  const auto reached = [&] {
+    mutex_.AssertReaderHeld();
+    return failure_ != kSuccess || stream.done >= count;
+  };
+  absl::MutexLock lock(&mutex_);
+  stream.wanted = std::max(stream.wanted, count);
+  mutex_.Await(absl::Condition(&reached));
+  return failure_;
+}
+
+SoftwareDriver::Stream* SoftwareDriver::NextWanted() {
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (stream->wanted > stream->done) return stream.get();
+  }
+  return nullptr;
+}
+
+void SoftwareDriver::Work() {
+  Executor executor({.order = options_.order});
+  Executor::Use(&executor);
+  const auto called = [this] {
+    mutex_.AssertHeld();
+    return stopping_ || (failure_ == kSuccess && NextWanted() != nullptr);
+  };
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_, absl::Condition(&called));
+      if (stopping_) break;
+    }
+    // From here on nothing that work may use is freed, and after a failure nothing begins.
+    absl::MutexLock running(&memory_mutex_);
+    std::function<bool()> work;
+    Stream* stream = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      stream = failure_ == kSuccess ? NextWanted() : nullptr;
+      if (stream == nullptr) continue;
+      work = std::move(stream->waiting.front());
+      stream->waiting.pop_front();
+    }
+    Guard(/*closed=*/false);
+    const bool good = work();
+    Guard(/*closed=*/true);
+    absl::MutexLock lock(&mutex_);
+    ++stream->done;
+    if (good) continue;
+    failure_ = kLaunchFailure;
+    report_ = executor.report();
+  }
+  Executor::Use(nullptr);
+}
+
+}  // namespace sherd::simt

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/cuda/driver.h"
+#include "tests/simt/executor.h"
+
+namespace sherd::simt {
+
+// When work that was enqueued runs.
+enum class Schedule : uint8_t {
+  // As soon as possible, before the call returns; the device's memory cannot be touched at any
+  // other time: whoever does dies of a segmentation fault.
+  kGuarded,
+  // Not before somebody waits for it, and no further: whoever does not wait sees what was there
+  // before.
+  kLate
+};
+
+// What of a driver its user has not given back.
+struct SoftwareHoldings {
+  std::atomic<int64_t> memory_bytes{0};
+  std::atomic<int64_t> host_bytes{0};
+  std::atomic<int64_t> streams{0};
+  std::atomic<int64_t> events{0};
+  std::atomic<int64_t> products{0};  // computed so far
+  std::atomic<int64_t> launches{0};  // of kernels, so far
+
+  bool empty() const { return memory_bytes == 0 && host_bytes == 0 && streams == 0 && events == 0; }
+};
+
+struct SoftwareDriverOptions {
+  Schedule schedule = Schedule::kLate;
+  Order order = Order::kForward;
+  int64_t memory_bytes = int64_t{256} << 20;
+  // Outlives the driver where a test looks at it after.
+  std::shared_ptr<SoftwareHoldings> holdings = std::make_shared<SoftwareHoldings>();
+  // The call of that name fails when it is made for the `failing_time`th time, from 1, and
+  // everything after it.
+  std::string failing_call = {};
+  int failing_time = 1;
+};
+
+// CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
+// full of ones at first; kernels run on the executor, products of matrices by the processor's
+// library. All work runs on one thread of the driver's own, in each stream's order. Copies are
+// refused unless both ends are the device's or page-locked.
+class SoftwareDriver final : public CudaDriver {
+ public:
+  explicit SoftwareDriver(const SoftwareDriverOptions& options = {});
+  ~SoftwareDriver() override;
+
+  std::string Text(Error error) override;
+  Error Malloc(void** memory, size_t bytes) override;
+  Error Free(void* memory) override;
+  Error MallocHost(void** memory, size_t bytes) override;
+  Error FreeHost(void* memory) override;
+  Error MemGetInfo(size_t* free, size_t* total) override;
+  Error StreamCreate(CUstream_st** stream, bool high_priority) override;
+  Error StreamDestroy(CUstream_st* stream) override;
+  Error StreamSynchronize(CUstream_st* stream) override;
+  Error EventCreate(CUevent_st** event) override;
+  Error EventDestroy(CUevent_st* event) override;
+  Error EventRecord(CUevent_st* event, CUstream_st* stream) override;
+  Error EventSynchronize(CUevent_st* event) override;
+  Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override;
+  Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) override;
+  Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override;
+  int64_t workspace_bytes() const override { return 4096; }
+  std::string model() const override { return "software device"; }
+  std::string numerics_fingerprint() const override { return "software device"; }
+
+ private:
+  class Stream;
+  struct Event;
+
+  // What the call of that name answers before it does anything.
+  Error Begin(const char* call) ABSL_LOCKS_EXCLUDED(mutex_);
+  Error Enqueue(Stream& stream, std::function<bool()> work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Has the stream's first `count` pieces of work run.
+  Error RunUntil(Stream& stream, uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
+  Stream* NextWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Work() ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
+  // Lets the device's memory be touched, or not.
+  void Guard(bool closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mutex_);
+  // Whether a copy may read or write it.
+  bool Reaches(const void* begin, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const SoftwareDriverOptions options_;
+  const std::shared_ptr<SoftwareHoldings> holdings_;
+  std::byte* region_ = nullptr;
+  // Of those who touch the device's memory.
+  absl::Mutex memory_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+
+  absl::Mutex mutex_;
+  Error failure_ ABSL_GUARDED_BY(mutex_) = kSuccess;
+  std::string report_ ABSL_GUARDED_BY(mutex_);  // the executor's, of the failure
+  std::map<std::string, int> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::byte*, size_t> pieces_ ABSL_GUARDED_BY(mutex_);  // of the region
+  std::map<std::byte*, size_t> locked_ ABSL_GUARDED_BY(mutex_);  // pages of the host
+  std::vector<std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread worker_;
+};
+
+}  // namespace sherd::simt
