@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/cpu_ops_impl.h"
 #include "kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -25,12 +26,20 @@ HWY_BEFORE_NAMESPACE();
 namespace sherd {
 namespace HWY_NAMESPACE {
 
+// How far ahead of its use memory is asked for, in elements: the processor follows so many streams
+// at once late by itself.
+constexpr int64_t kAhead = 128;
+
 // `param` is nullptr when the new master is the parameter.
 template <typename Param, typename Grad>
 HWY_INLINE void Update(Param* param, const AdamWState& from, const AdamWState& to, const Grad* grad,
                        const AdamWConstants& c, int64_t elements) {
   const FloatTag d;
   ForVectors(elements, [=](auto access, int64_t i) HWY_ATTR {
+    hwy::Prefetch(from.m + i + kAhead);
+    hwy::Prefetch(from.v + i + kAhead);
+    hwy::Prefetch(from.master + i + kAhead);
+    hwy::Prefetch(grad + i + kAhead);
     const FloatV g = hn::Mul(access.Get(grad + i), hn::Set(d, c.grad_scale));
     const FloatV m_new = hn::MulAdd(hn::Set(d, c.beta1), access.Get(from.m + i),
                                     hn::Mul(hn::Set(d, c.one_minus_beta1), g));
