@@ -58,6 +58,8 @@ class CudaDriver {
   virtual Error EventDestroy(CUevent_st* event) = 0;
   virtual Error EventRecord(CUevent_st* event, CUstream_st* stream) = 0;
   virtual Error EventSynchronize(CUevent_st* event) = 0;
+  // kNotReady: what was enqueued before it is under way.
+  virtual Error EventQuery(CUevent_st* event) = 0;
 
   // In either direction or within the device; host memory is page-locked.
   virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;

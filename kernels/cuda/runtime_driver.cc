@@ -91,6 +91,9 @@ class RuntimeDriver final : public CudaDriver {
   Error EventSynchronize(CUevent_st* event) override {
     return Call([&] { return cudaEventSynchronize(event); });
   }
+  Error EventQuery(CUevent_st* event) override {
+    return Call([&] { return cudaEventQuery(event); });
+  }
 
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override {
     return Call([&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream); });

@@ -45,6 +45,7 @@ class SoftwareDriver::Stream final : public CUstream_st {
 struct SoftwareDriver::Event {
   Stream* stream = nullptr;
   uint64_t count = 0;  // what the stream has done by then
+  bool asked = false;
 };
 
 SoftwareDriver::SoftwareDriver(const SoftwareDriverOptions& options)
@@ -213,6 +214,19 @@ CudaDriver::Error SoftwareDriver::EventSynchronize(CUevent_st* event) {
     known = *reinterpret_cast<Event*>(event);
   }
   return known.stream == nullptr ? kSuccess : RunUntil(*known.stream, known.count);
+}
+
+CudaDriver::Error SoftwareDriver::EventQuery(CUevent_st* event) {
+  if (const Error error = Begin("cudaEventQuery"); error != kSuccess) return error;
+  Event known;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto& recorded = *reinterpret_cast<Event*>(event);
+    known = recorded;
+    recorded.asked = true;
+  }
+  if (known.stream == nullptr) return kSuccess;
+  return known.asked ? RunUntil(*known.stream, known.count) : kNotReady;
 }
 
 bool SoftwareDriver::Reaches(const void* begin, size_t bytes) {

@@ -73,6 +73,8 @@ class SoftwareDriver final : public CudaDriver {
   Error EventDestroy(CUevent_st* event) override;
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override;
   Error EventSynchronize(CUevent_st* event) override;
+  // Not ready when it is asked first after a record, whatever has run.
+  Error EventQuery(CUevent_st* event) override;
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override;
   Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) override;
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override;
