@@ -36,9 +36,9 @@ Controller::Controller(const ControllerOptions& options, const Clock& clock, Eve
              [this](const WorkerId& worker, Incarnation incarnation, v1::SessionResponse message) {
                fleet_.Send(worker, incarnation, std::move(message));
              }),
-      hangs_({options.fleet.failure_detection, options.formation_time, fleet_.CheckInterval()},
-             clock, journal_, looks_,
-             [this](v1::DurableEvent event) { Append(std::move(event)); }) {}
+      hangs_({options.fleet.failure_detection, options.formation_time}, clock, journal_, looks_,
+             [this](v1::DurableEvent event) { Append(std::move(event)); }),
+      pauses_(fleet_.CheckInterval(), options.fleet.failure_detection) {}
 
 absl::Status Controller::Recover() {
   SHERD_RETURN_IF_ERROR(journal_.Recover());
@@ -194,11 +194,16 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
   });
 }
 
+void Controller::BeginTurn() {
+  const absl::Duration pause = pauses_.Excused(clock_.Now());
+  if (pause == absl::ZeroDuration()) return;
+  timers_.Postpone(pause);
+  fleet_.Postpone(pause);
+  hangs_.Postpone(pause);
+}
+
 absl::Status Controller::EndTurn() {
   const absl::Time now = clock_.Now();
-  // Nothing could be heard while this process itself did not run: nobody's time ends for that.
-  const absl::Duration gap = now - std::exchange(last_turn_, now);
-  if (gap != absl::InfiniteDuration() && gap > 3 * fleet_.CheckInterval()) timers_.Postpone(gap);
   timers_.RunDue(now);
   const bool check = now >= next_check_;
   if (check) {

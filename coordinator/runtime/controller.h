@@ -11,6 +11,7 @@
 #include "coordinator/runtime/hang_watch.h"
 #include "coordinator/runtime/job_desk.h"
 #include "coordinator/runtime/journal.h"
+#include "coordinator/runtime/pause_watch.h"
 #include "coordinator/runtime/rank_looks.h"
 #include "coordinator/runtime/timer_queue.h"
 #include "coordinator/store/event_log.h"
@@ -32,8 +33,8 @@ struct ControllerOptions {
 };
 
 // The whole coordinator but its edges: no thread, no socket, time from `clock`. It is used in
-// turns: any calls to fleet() and jobs(), then EndTurn, which stores what they changed and only
-// then tells anybody. One thread. `log`, `clock` and `metrics` must outlive it.
+// turns: BeginTurn, any calls to fleet() and jobs(), then EndTurn, which stores what they changed
+// and only then tells anybody. One thread. `log`, `clock` and `metrics` must outlive it.
 class Controller {
  public:
   Controller(const ControllerOptions& options, const Clock& clock, EventLog& log,
@@ -47,6 +48,8 @@ class Controller {
   JobDesk& jobs() { return jobs_; }
   const State& state() const { return journal_.state(); }
 
+  // Puts off what is waited for when this process did not run for a while (PauseWatch).
+  void BeginTurn();
   // Does what is due by now and ends the turn. An error is the event log's and final.
   absl::Status EndTurn();
   // When the next turn must end at the latest, even if nothing happens.
@@ -82,7 +85,7 @@ class Controller {
   HangWatch hangs_;
   AssignmentBuilder assignments_;
   absl::Time next_check_ = absl::InfinitePast();
-  absl::Time last_turn_ = absl::InfinitePast();
+  PauseWatch pauses_;
 };
 
 }  // namespace sherd

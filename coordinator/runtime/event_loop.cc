@@ -39,7 +39,9 @@ bool EventLoop::stopped() {
 absl::Status EventLoop::Run() {
   absl::Status status;
   while (status.ok() && !stopped()) {
-    for (const Command& command : TakeCommands()) command(controller_);
+    const std::deque<Command> commands = TakeCommands();
+    controller_.BeginTurn();
+    for (const Command& command : commands) command(controller_);
     status = controller_.EndTurn();
   }
   Stop();

@@ -295,10 +295,6 @@ absl::Duration Fleet::LeaseOf(const WorkerId& id) const {
 void Fleet::Renew(const WorkerId& id) { leases_.Renew(id, clock_.Now(), LeaseOf(id)); }
 
 void Fleet::CheckLeases(absl::Time now) {
-  // Nobody could renew while this process itself did not run.
-  const absl::Duration pause = now - last_check_;
-  if (last_check_ != absl::InfinitePast() && pause > 3 * CheckInterval()) leases_.Postpone(pause);
-  last_check_ = now;
   for (const WorkerId& id : leases_.Expire(now)) {
     const WorkerState* worker = FindWorker(journal_.state(), id);
     if (worker == nullptr) continue;

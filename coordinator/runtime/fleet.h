@@ -75,6 +75,8 @@ class Fleet {
   // Has a live worker leave: its rank and copies move, then its process ends. Once a life.
   void Drain(const WorkerId& worker, const std::string& reason);
 
+  // Leases end so much later: nobody could renew one.
+  void Postpone(absl::Duration pause) { leases_.Postpone(pause); }
   // Ends lapsed leases. Call at least every CheckInterval().
   void CheckLeases(absl::Time now);
   absl::Duration CheckInterval() const { return options_.failure_detection / 10; }
@@ -136,7 +138,6 @@ class Fleet {
   ReportIntake intake_;
   AssignmentBuilder assignments_;
   Leases leases_;
-  absl::Time last_check_ = absl::InfinitePast();
   std::map<WorkerId, Session> sessions_;
   std::map<WorkerId, Newcomer> newcomers_;
   std::map<const WorkerLink*, WorkerId> workers_by_link_;

@@ -54,11 +54,13 @@ absl::Duration HangWatch::PatienceOf(const JobRecord& job) const {
   return std::max(patience, kStepTimes * absl::Milliseconds(*middle));
 }
 
-void HangWatch::Watch::Postpone(absl::Duration pause) {
-  since += pause;
-  stepped += pause;
-  // Infinite when nobody was asked.
-  halfway_at += pause;
+void HangWatch::Postpone(absl::Duration pause) {
+  for (auto& [id, watch] : watches_) {
+    watch.since += pause;
+    watch.stepped += pause;
+    // Infinite when nobody was asked.
+    watch.halfway_at += pause;
+  }
 }
 
 void HangWatch::Watch::BeginAnew(absl::Time now) {
@@ -99,9 +101,6 @@ bool HangWatch::Moves(const JobRecord& job, Watch& watch, absl::Time now) const 
 }
 
 void HangWatch::Check(absl::Time now) {
-  const absl::Duration gap = now - last_check_;
-  const bool paused = last_check_ != absl::InfinitePast() && gap > 3 * options_.check_interval;
-  last_check_ = now;
   std::erase_if(watches_, [this](const auto& entry) {
     const JobRecord* job = FindJob(journal_.state(), entry.first);
     return job == nullptr || !IsWatched(*job);
@@ -109,8 +108,6 @@ void HangWatch::Check(absl::Time now) {
   for (const auto& [id, job] : journal_.state().jobs) {
     if (!IsWatched(job)) continue;
     Watch& watch = watches_[id];
-    // Nothing could be heard while this process itself did not run.
-    if (paused) watch.Postpone(gap);
     if (Moves(job, watch, now)) watch.BeginAnew(now);
     const absl::Duration patience = PatienceOf(job);
     if (watch.halfway_look == 0 && now - watch.since > patience / 2) {
@@ -122,6 +119,8 @@ void HangWatch::Check(absl::Time now) {
                                const Positions& second) { Remember(asked, look, first, second); });
     }
     if (watch.verdict_look != 0 || now - watch.since <= patience) continue;
+    // Both would see the same.
+    if (now - watch.halfway_at <= patience / 4) continue;
     const int64_t look = watch.verdict_look = ++last_look_;
     looks_.Look(job, [this, look](const JobRecord& asked, const Positions& first,
                                   const Positions& second) { Judge(asked, look, first, second); });

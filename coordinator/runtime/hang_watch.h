@@ -21,8 +21,6 @@ struct HangOptions {
   // An epoch's first step may take this long: memory is touched, caches are cold; and so may a call
   // to the file system after the last one.
   absl::Duration first_step_time;
-  // Between two calls of Check; much more is a pause of the coordinator's own.
-  absl::Duration check_interval;
 };
 
 // Finds jobs that do not get on although all their workers are alive, from the first step to the
@@ -40,6 +38,8 @@ class HangWatch {
             RankLooks& looks, Append append);
   HangWatch(const HangWatch&) = delete;
 
+  // Nothing could be heard for so long: it does not count.
+  void Postpone(absl::Duration pause);
   // Call often: what is done between two calls is dated with the later one.
   void Check(absl::Time now);
   // The longest time between two steps: ten times failure_detection, or five times the median of
@@ -69,8 +69,6 @@ class HangWatch {
     int64_t halfway_look = 0;
     Positions halfway;
 
-    // Nothing could be heard for so long.
-    void Postpone(absl::Duration pause);
     // Something was heard.
     void BeginAnew(absl::Time now);
   };
@@ -90,7 +88,6 @@ class HangWatch {
   RankLooks& looks_;
   const Append append_;
   std::map<JobId, Watch> watches_;
-  absl::Time last_check_ = absl::InfinitePast();
   int64_t last_look_ = 0;
 };
 

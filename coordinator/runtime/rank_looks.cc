@@ -13,6 +13,8 @@ namespace {
 // A rank answers at once.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(500);
 constexpr size_t kMostOperationBytes = 256;
+// Or a process that is always late would never come to a verdict.
+constexpr int kMostLateQuestions = 3;
 
 }  // namespace
 
@@ -30,6 +32,7 @@ void RankLooks::Look(const JobRecord& job, Then then) {
   look.job = job.id;
   look.epoch = job.epoch;
   look.then = std::move(then);
+  look.since = clock_.Now();
   Ask(number, look, job);
 }
 
@@ -38,7 +41,6 @@ void RankLooks::Ask(int64_t number, OneLook& look, const JobRecord& job) {
   message.mutable_locate()->set_job_id(job.id.value());
   message.mutable_locate()->set_epoch(job.epoch.value());
   for (const RankState& rank : job.ranks) send_(rank.worker, rank.incarnation, message);
-  look.asked = clock_.Now();
   Await(number, look);
 }
 
@@ -47,12 +49,12 @@ void RankLooks::Await(int64_t number, OneLook& look) {
   timers_.At(look.due, [this, number] { End(number); });
 }
 
-bool RankLooks::AwaitsMore(const OneLook& look, const JobRecord& job) const {
+bool RankLooks::AwaitsMore(OneLook& look, const JobRecord& job) const {
   const int64_t own = job.spec.elastic().failure_detection_ms();
   const absl::Duration patience = own > 0 ? absl::Milliseconds(own) : failure_detection_;
-  if (clock_.Now() - look.asked >= patience) return false;
+  if (clock_.Now() - look.since >= patience) return false;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    if (!job.ranks[rank].left && !look.second.contains(static_cast<int>(rank))) return true;
+    if (!job.ranks[rank].left && !look.answers().contains(static_cast<int>(rank))) return true;
   }
   return false;
 }
@@ -66,9 +68,13 @@ void RankLooks::End(int64_t number) {
     return;
   }
   // This process did not run; its workers did, and their answers may be the next that it reads.
-  if (clock_.Now() - asked.due > kAnswerTime) return Ask(number, asked, *job);
-  if (!std::exchange(asked.again, true)) return Ask(number, asked, *job);
+  if (clock_.Now() - asked.due > kAnswerTime && asked.late++ < kMostLateQuestions) {
+    asked.answers().clear();
+    asked.since = clock_.Now();
+    return Ask(number, asked, *job);
+  }
   if (AwaitsMore(asked, *job)) return Await(number, asked);
+  if (!std::exchange(asked.again, true)) return Ask(number, asked, *job);
   // It may look again at once.
   const OneLook look = std::move(asked);
   looks_.erase(found);
@@ -113,7 +119,7 @@ void RankLooks::OnPosition(const WorkerId& worker, const v1::RankPosition& posit
   kept.set_operation(PrintableText(position.operation(), kMostOperationBytes));
   for (auto& [number, look] : looks_) {
     if (look.job != job->id || look.epoch != job->epoch) continue;
-    (look.again ? look.second : look.first)[position.rank()] = kept;
+    look.answers()[position.rank()] = kept;
   }
 }
 

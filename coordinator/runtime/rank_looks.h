@@ -17,9 +17,9 @@ namespace sherd {
 // Where ranks are, by rank, of those that have said it.
 using Positions = std::map<int, v1::RankPosition>;
 
-// Looks where the ranks of a job's epoch are, twice within a second; the second time whoever has
-// not answered is waited for as long as a failure takes to be detected. A question in whose time
-// this process did not run is asked again: the answers may lie unread. One thread.
+// Looks where the ranks of a job's epoch are, twice within a second; whoever has not answered is
+// waited for, in all as long as a failure takes to be detected. A question in whose time this
+// process did not run is asked again, a few times: the answers may lie unread. One thread.
 class RankLooks {
  public:
   using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
@@ -47,17 +47,22 @@ class RankLooks {
     JobId job;
     Epoch epoch;
     bool again = false;
-    // The question, and the end of the time to answer it.
-    absl::Time asked, due;
+    // Questions that were asked again for a pause of this process.
+    int late = 0;
+    // Ranks may answer from then on; and the end of the time to answer the last question.
+    absl::Time since, due;
     Positions first, second;
     Then then;
+
+    // To the question that was asked last.
+    Positions& answers() { return again ? second : first; }
   };
 
   void Ask(int64_t number, OneLook& look, const JobRecord& job);
   void Await(int64_t number, OneLook& look);
   // The answers to the question of look `number` have come, or some are late.
   void End(int64_t number);
-  bool AwaitsMore(const OneLook& look, const JobRecord& job) const;
+  bool AwaitsMore(OneLook& look, const JobRecord& job) const;
 
   const absl::Duration failure_detection_;
   const Clock& clock_;

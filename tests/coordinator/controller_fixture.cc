@@ -73,6 +73,7 @@ void ControllerTest::Restart() {
       *metrics_);
   const absl::Status status = controller_->Recover();
   ASSERT_TRUE(status.ok()) << status;
+  controller_->BeginTurn();
   EndTurn();
 }
 
@@ -86,12 +87,18 @@ void ControllerTest::Advance(absl::Duration duration) {
   while (clock_.Now() < end) {
     const absl::Time next = std::min(end, controller_->NextDeadline());
     clock_.Advance(std::max(absl::Milliseconds(1), next - clock_.Now()));
+    controller_->BeginTurn();
     EndTurn();
   }
 }
 
-void ControllerTest::Freeze(absl::Duration duration) {
+void ControllerTest::Wake(absl::Duration duration) {
   clock_.Advance(duration);
+  controller_->BeginTurn();
+}
+
+void ControllerTest::Freeze(absl::Duration duration) {
+  Wake(duration);
   EndTurn();
 }
 

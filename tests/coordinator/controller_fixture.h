@@ -29,6 +29,8 @@ class ControllerTest : public testing::Test {
   void Advance(absl::Duration duration);
   // The same, while the coordinator itself does not run.
   void Freeze(absl::Duration duration);
+  // The same; the turn in which it wakes has yet to end.
+  void Wake(absl::Duration duration);
 
   static v1::Hello HelloOf(const std::string& worker, uint64_t incarnation);
   // A worker's stream, opened with `hello` and one turn.

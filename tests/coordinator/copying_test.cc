@@ -126,6 +126,21 @@ TEST_F(CopyingTest, ATrickleHidesAHangForOnePatienceAlone) {
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
 }
 
+// Its first answer comes behind the time in which ranks usually answer.
+TEST_F(CopyingTest, ARankThatCopiesAndAnswersLateDoesNotHang) {
+  LetHalfOfTheTimePass();
+  int64_t copied = 100;
+  for (int question = 0; question < 2; ++question) {
+    const int64_t before = TimesAsked("w0");
+    for (int i = 0; i < 1200 && TimesAsked("w0") == before; ++i) Live(absl::Milliseconds(300));
+    TellCopied("w0", 0, 0);
+    Advance(absl::Milliseconds(700));
+    TellCopied("w1", 1, ++copied);
+  }
+  Live(absl::Seconds(4));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
 TEST_F(CopyingTest, AStepBeginsAnew) {
   LetHalfOfTheTimePass();
   Look("w1", 1, 100, 101);

@@ -176,7 +176,7 @@ TEST_F(PatienceTest, StateIsSavedWhenNobodyComesForTheDetectionTime) {
   // At half of the time.
   EXPECT_EQ(TimesAsked("wa"), 2);
   Live({"wa"}, absl::Seconds(3));
-  EXPECT_EQ(TimesAsked("wa"), 4);
+  EXPECT_EQ(TimesAsked("wa"), 3);
   Live({"wa"}, absl::Seconds(2));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
   EXPECT_THAT(Job(job_).reason, HasSubstr("does not say where it is"));

@@ -94,6 +94,7 @@ class Coordinator {
         break;
       case 6:
         clock_.Advance(absl::Milliseconds(1 << (what / 8 % 16)));
+        controller_->BeginTurn();
         break;
       case 7:
         controller_->fleet().Disconnect(links_[worker].get());

@@ -52,6 +52,7 @@ void CoordinatorHost::Crash() {
 
 void CoordinatorHost::Hear(const std::function<void(Controller&)>& what) {
   if (!up()) return;
+  if (!open_) controller_->BeginTurn();
   what(*controller_);
   if (open_) return;
   if (!cluster_.chance.OneIn(4)) return EndTurn();
@@ -79,6 +80,7 @@ void CoordinatorHost::WakeAtDeadline() {
   cluster_.queue.At(next, [this, life = life_, next] {
     if (life != life_ || wake_ != next || !up()) return;
     wake_ = absl::InfiniteFuture();
+    if (!open_) controller_->BeginTurn();
     EndTurn();
   });
 }

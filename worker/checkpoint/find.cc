@@ -28,6 +28,11 @@ bool HasManifest(const std::string& directory) {
   return ReadableFile::Open(absl::StrCat(directory, "/", kManifestFile)).ok();
 }
 
+bool IsDirectory(const std::string& path) {
+  struct stat found;
+  return stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
 // The lineage of the checkpoint that `latest` names; "" when it cannot be told.
 std::string LatestLineage(const std::string& root) {
   const absl::StatusOr<std::string> text =
@@ -95,6 +100,7 @@ absl::StatusOr<CheckpointSearch> ResolvePath(FileSystem& files, const std::strin
       absl::NotFoundError(absl::StrCat(path, " holds no complete checkpoint"));
   // As in what `sherd run` puts out. A hint must not lead into the next refusal.
   const std::string below = absl::StrCat(path, "/", kRunWeights);
+  if (!IsDirectory(below)) return none;
   const absl::Status there = ResolvePath(files, below).status();
   if (there.ok()) return DidYouMean(none, below);
   return absl::IsNotFound(there) ? none : there;

@@ -164,6 +164,11 @@ TEST_F(FindTest, SaysThatARunPutOutWeightsAlone) {
   EXPECT_THAT(Resolved(root_ / "run"), testing::EndsWith("; did you mean " + weights + "?"));
 }
 
+TEST_F(FindTest, AFileThatIsCalledAsARunsWeightsIsNotLookedInto) {
+  root_.Write("run/weights", "x");
+  EXPECT_THAT(Resolved(root_ / "run"), HasSubstr("run holds no complete checkpoint"));
+}
+
 // F42: to start from the beginning without a word would lose what was trained.
 TEST_F(FindTest, DoesNotStartAnewWhereEverythingIsDamaged) {
   Save(10);
