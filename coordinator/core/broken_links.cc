@@ -16,10 +16,9 @@
 namespace sherd {
 namespace {
 
-// A death or an error explains all that its peers saw; so does a session that broke.
+// A death explains all that others saw; so does a session that broke.
 bool IsExplained(const JobRecord& job, const std::vector<Complaint>& complaints) {
-  return !job.suspicion ||
-         std::any_of(job.ranks.begin(), job.ranks.end(),
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
                      [](const RankState& rank) { return rank.phase == RankPhase::kLost; }) ||
          std::any_of(complaints.begin(), complaints.end(),
                      [](const Complaint& complaint) { return complaint.rank == complaint.peer; });
@@ -70,6 +69,26 @@ std::set<int> LetDownByHolders(const std::vector<Complaint>& complaints) {
   return let_down;
 }
 
+// A rank that failed by itself was heard after the first complaint. That explains what others saw
+// of ranks and of its own process; not that who was heard first, when all were at work, lost
+// another process.
+void AvoidFirstLink(Transition& transition, JobRecord& job,
+                    const std::vector<Complaint>& complaints) {
+  if (job.end_kind != EndKind::kFailure || complaints.empty()) return;
+  const Complaint& first = complaints.front();
+  const WorkerState* holder = FindWorker(transition.state(), first.holder);
+  if (holder == nullptr || !holder->alive) return;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const bool by_itself =
+        job.ranks[rank].phase == RankPhase::kFailed &&
+        std::none_of(complaints.begin(), complaints.end(), [rank](const Complaint& complaint) {
+          return complaint.rank == static_cast<int>(rank);
+        });
+    if (by_itself && job.ranks[rank].worker == first.holder) return;
+  }
+  AvoidLink(transition, job, job.ranks[first.rank].worker, first.holder);
+}
+
 void ExcludeAccused(Transition& transition, JobRecord& job,
                     const std::map<int, std::set<int>>& complainers) {
   std::optional<int> accused;
@@ -88,6 +107,7 @@ void ExcludeAccused(Transition& transition, JobRecord& job,
 void ExcludeBrokenLinks(Transition& transition, JobRecord& job) {
   const std::vector<Complaint> complaints = std::exchange(job.complaints, {});
   if (IsExplained(job, complaints)) return;
+  if (!job.suspicion) return AvoidFirstLink(transition, job, complaints);
   const std::set<int> let_down = LetDownByHolders(complaints);
   for (const Complaint& complaint : complaints) {
     if (complaint.holder == WorkerId() || !let_down.contains(complaint.rank)) continue;

@@ -31,10 +31,13 @@ bool HadAChance(const Transition& transition, const JobRecord& job, const EpochE
 
 }  // namespace
 
+bool HasEnded(const JobRecord& job) {
+  return job.state == v1::JOB_STATE_RECOVERING && !IsAtWork(job);
+}
+
 void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end) {
   if (!IsUnderway(job.state)) return;
-  const bool has_ended = job.state == v1::JOB_STATE_RECOVERING && !IsAtWork(job);
-  if (has_ended) {
+  if (HasEnded(job)) {
     if (!job.suspicion || end.suspicion) return;
     job.suspicion = false;
     job.end_kind = end.kind;

@@ -24,6 +24,9 @@ struct EpochEnd {
   int64_t unnoticed_ms = 0;
 };
 
+// The job's epoch has ended, unplanned or by plan, and everybody stopped or was told to at once.
+bool HasEnded(const JobRecord& job);
+
 // The epoch ends unplanned: the job is RECOVERING, every rank is told to stop, the holders are
 // asked. Of an epoch that has ended already, only a suspicion is replaced.
 void EndEpoch(Transition& transition, JobRecord& job, EpochEnd end);

@@ -101,12 +101,14 @@ void OnFailed(Transition& transition, JobRecord& job, RankState& rank,
   const bool lost_peer = peer >= 0;
   const WorkerState* holder =
       lost_peer ? nullptr : FindNamed(transition.state(), job, rank, event.lost_holder());
+  // Behind a cause that is no suspicion nobody's complaint says more.
+  const bool explained = HasEnded(job) && !job.suspicion && job.complaints.empty();
   if (lost_peer && peer < static_cast<int>(job.ranks.size())) {
     absl::StrAppend(&text, " (worker ", job.ranks[peer].worker.value(), ")");
-    job.complaints.push_back({event.rank(), peer, WorkerId()});
+    if (!explained) job.complaints.push_back({event.rank(), peer, WorkerId()});
   } else if (holder != nullptr) {
     absl::StrAppend(&text, " (worker ", holder->id.value(), ")");
-    job.complaints.push_back({event.rank(), -1, holder->id});
+    if (!explained) job.complaints.push_back({event.rank(), -1, holder->id});
   }
   const bool link = lost_peer || holder != nullptr;
   EndEpoch(transition, job,

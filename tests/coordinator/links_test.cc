@@ -134,6 +134,35 @@ TEST(HolderLinks, WhoBlamesTheRankMayBeHeardAfterIt) {
   EXPECT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("a"));
 }
 
+// It may have failed for that alone: because it had been told to write nothing any more.
+TEST(HolderLinks, ARankThatFailsByItselfLaterHidesNoBrokenLink) {
+  for (const bool holder_fails : {false, true}) {
+    Scenario scenario;
+    JoinHosts(scenario, "abc");
+    const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
+    ASSERT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("c"));
+    const JobRecord before = scenario.job(id);
+    scenario.Do(Unreached(before, 1, "tcp:c:1"));
+    scenario.Do(Failed(before, holder_fails ? 2 : 0, "the disk is full", 0));
+    scenario.Do(Failed(before, holder_fails ? 0 : 2, "rank 1 closed its link", 0, /*lost_peer=*/1));
+    scenario.ReleaseAll(id, 0);
+    EXPECT_THAT(scenario.job(id).past_causes.back(), HasSubstr("the disk is full"));
+    EXPECT_EQ(scenario.job(id).broken.contains({WorkerId("b"), WorkerId("c")}), !holder_fails);
+    EXPECT_THAT(scenario.job(id).excluded, IsEmpty());
+  }
+}
+
+TEST(HolderLinks, WhatIsLostBehindARanksOwnFailureIsNoComplaint) {
+  Scenario scenario;
+  JoinHosts(scenario, "abc");
+  const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
+  const JobRecord before = scenario.job(id);
+  scenario.Do(Failed(before, 0, "the disk is full", 0));
+  scenario.Do(Unreached(before, 1, "tcp:c:1"));
+  scenario.ReleaseAll(id, 0);
+  EXPECT_THAT(scenario.job(id).broken, IsEmpty());
+}
+
 // A holder closes its links when it hears of the epoch's end, which may be before the rank does.
 TEST(HolderLinks, WhatBreaksBehindTheEndOfTheEpochIsNoComplaint) {
   Scenario scenario;
