@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -47,10 +48,16 @@ TEST_F(AgentTest, SaysWhereItsRankIsAndWhatItHasCopied) {
   question.mutable_locate()->set_job_id("a");
   question.mutable_locate()->set_epoch(1);
   coordinator_.Send(std::move(question));
-  ASSERT_TRUE(coordinator_.Await("a position", [](const Heard& heard) {
-    return !heard.reports.empty() && heard.reports.back().has_position();
+  // Before or behind what the rank reports meanwhile.
+  v1::RankPosition position;
+  ASSERT_TRUE(coordinator_.Await("a position", [&position](const Heard& heard) {
+    const auto found =
+        std::find_if(heard.reports.begin(), heard.reports.end(),
+                     [](const v1::SessionRequest& report) { return report.has_position(); });
+    if (found == heard.reports.end()) return false;
+    position = found->position();
+    return true;
   }));
-  const v1::RankPosition position = coordinator_.heard().reports.back().position();
   EXPECT_EQ(position.rank(), 2);
   EXPECT_EQ(position.step(), 9);
   EXPECT_EQ(position.operation(), "backward h.3 round 0");
