@@ -41,15 +41,19 @@ CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name)
       name_(std::move(name)),
       model_(driver_->model()),
       fingerprint_(driver_->numerics_fingerprint()),
+      locked_memory_(
+          *driver_, [this] { return failed(); },
+          [this](const absl::Status& status) { Remember(status); }, [this] { Quiet(); }),
       arena_(*driver_, [this] { Quiet(); }) {}
 
 absl::Status CudaDevice::OpenStreams() {
   // Copies of little at a time go ahead of long kernels.
   SHERD_RETURN_IF_ERROR(Named(Checked(
       *driver_, driver_->StreamCreate(&compute_, /*high_priority=*/false), "cudaStreamCreate")));
-  SHERD_RETURN_IF_ERROR(
-      Named(Checked(*driver_, driver_->StreamCreate(&communication_, /*high_priority=*/true),
-                    "cudaStreamCreate")));
+  for (CUstream_st** const stream : {&communication_, &in_, &out_}) {
+    SHERD_RETURN_IF_ERROR(Named(Checked(
+        *driver_, driver_->StreamCreate(stream, /*high_priority=*/true), "cudaStreamCreate")));
+  }
   SHERD_RETURN_IF_ERROR(Named(compute_staging_.emplace(*driver_, compute_).Open()));
   absl::MutexLock lock(&fetch_mutex_);
   return Named(fetch_staging_.emplace(*driver_, communication_).Open());
@@ -60,13 +64,13 @@ CudaDevice::~CudaDevice() {
   compute_staging_.reset();
   fetch_staging_.reset();
   for (CUevent_st* const event : free_events_) driver_->EventDestroy(event);
-  for (CUstream_st** const stream : {&compute_, &communication_}) {
+  for (CUstream_st** const stream : {&compute_, &communication_, &in_, &out_}) {
     if (*stream != nullptr) driver_->StreamDestroy(std::exchange(*stream, nullptr));
   }
 }
 
 void CudaDevice::Quiet() {
-  for (CUstream_st* const stream : {compute_, communication_}) {
+  for (CUstream_st* const stream : {compute_, communication_, in_, out_}) {
     if (stream != nullptr) driver_->StreamSynchronize(stream);
   }
 }
@@ -155,9 +159,11 @@ void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
 }
 
 absl::Status CudaDevice::Synchronize() {
-  if (!failed()) {
-    Remember(Checked(*driver_, driver_->StreamSynchronize(compute_), "cudaStreamSynchronize"));
+  for (CUstream_st* const stream : {compute_, in_, out_}) {
+    if (failed() || (stream != compute_ && !copies_)) continue;
+    Remember(Checked(*driver_, driver_->StreamSynchronize(stream), "cudaStreamSynchronize"));
   }
+  copies_ = false;
   return status();
 }
 

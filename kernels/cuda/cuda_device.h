@@ -13,13 +13,15 @@
 #include "absl/synchronization/mutex.h"
 #include "kernels/cuda/device_arena.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/locked_memory.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/device.h"
 
 namespace sherd {
 
-// A GPU, or what a driver makes look like one: one compute stream, one communication stream, an
-// arena. Threads as Device and MemorySource say.
+// A GPU, or what a driver makes look like one: one compute stream, one communication stream, one of
+// copies in each direction beside the computation, an arena. Threads as Device and MemorySource
+// say.
 class CudaDevice final : public Accelerator, public MemorySource {
  public:
   // kInternal with the call when the driver refuses one.
@@ -45,6 +47,14 @@ class CudaDevice final : public Accelerator, public MemorySource {
       ABSL_LOCKS_EXCLUDED(fetch_mutex_);
   absl::Status status() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
+  MemorySource* locked_memory() override { return &locked_memory_; }
+  void Lock(void* begin, int64_t bytes) override;
+  void Unlock(void* begin) override;
+  std::unique_ptr<DeviceFence> MakeFence() override;
+  void Record(Lane lane, DeviceFence& fence) override;
+  void Await(Lane lane, const DeviceFence& fence) override;
+  void Copy(Lane lane, void* to, const void* from, int64_t bytes) override;
+
   void Reserve(int64_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
   std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) override;
 
@@ -63,11 +73,13 @@ class CudaDevice final : public Accelerator, public MemorySource {
 
  private:
   class EventMark;
+  class EventFence;
 
   CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name);
   absl::Status OpenStreams();
-  // Waits for both streams.
+  // Waits for all streams.
   void Quiet();
+  CUstream_st* StreamOf(Lane lane) const;
   absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
   void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(mutex_);
   // `error` with the device's name.
@@ -77,8 +89,12 @@ class CudaDevice final : public Accelerator, public MemorySource {
   const std::string name_, model_, fingerprint_;
   CUstream_st* compute_ = nullptr;
   CUstream_st* communication_ = nullptr;
+  CUstream_st* in_ = nullptr;
+  CUstream_st* out_ = nullptr;
+  bool copies_ = false;  // something was enqueued on a lane of copies
   std::optional<Staging> compute_staging_;
   std::atomic<bool> failed_{false};
+  LockedMemory locked_memory_;
 
   absl::Mutex fetch_mutex_;  // one copy on the communication stream at a time
   std::optional<Staging> fetch_staging_ ABSL_GUARDED_BY(fetch_mutex_);

@@ -47,12 +47,17 @@ class CudaDriver {
   // Page-locked.
   virtual Error MallocHost(void** memory, size_t bytes) = 0;
   virtual Error FreeHost(void* memory) = 0;
+  // Page-locks memory that is there.
+  virtual Error HostRegister(void* memory, size_t bytes) = 0;
+  virtual Error HostUnregister(void* memory) = 0;
   virtual Error MemGetInfo(size_t* free, size_t* total) = 0;
 
   // High priority: kernels of it go first where both could run.
   virtual Error StreamCreate(CUstream_st** stream, bool high_priority) = 0;
   virtual Error StreamDestroy(CUstream_st* stream) = 0;
   virtual Error StreamSynchronize(CUstream_st* stream) = 0;
+  // What is enqueued on `stream` from now on waits for what was recorded of `event`.
+  virtual Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) = 0;
 
   virtual Error EventCreate(CUevent_st** event) = 0;
   virtual Error EventDestroy(CUevent_st* event) = 0;

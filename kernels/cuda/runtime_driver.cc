@@ -58,6 +58,12 @@ class RuntimeDriver final : public CudaDriver {
   Error FreeHost(void* memory) override {
     return Call([&] { return cudaFreeHost(memory); });
   }
+  Error HostRegister(void* memory, size_t bytes) override {
+    return Call([&] { return cudaHostRegister(memory, bytes, cudaHostRegisterDefault); });
+  }
+  Error HostUnregister(void* memory) override {
+    return Call([&] { return cudaHostUnregister(memory); });
+  }
   Error MemGetInfo(size_t* free, size_t* total) override {
     return Call([&] { return cudaMemGetInfo(free, total); });
   }
@@ -76,6 +82,9 @@ class RuntimeDriver final : public CudaDriver {
   }
   Error StreamSynchronize(CUstream_st* stream) override {
     return Call([&] { return cudaStreamSynchronize(stream); });
+  }
+  Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) override {
+    return Call([&] { return cudaStreamWaitEvent(stream, event, 0); });
   }
   Error EventCreate(CUevent_st** event) override {
     return Call([&] {

@@ -90,7 +90,7 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
   for (const char* const call :
        {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cudaEventCreate", "cudaEventRecord",
         "cudaEventSynchronize", "cudaEventQuery", "cudaStreamSynchronize", "cudaMemcpyAsync",
-        "cudaMemsetAsync"}) {
+        "cudaMemsetAsync", "cudaHostRegister", "cudaStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const auto holdings = std::make_shared<SoftwareHoldings>();
       absl::Status status;
@@ -109,7 +109,16 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
             (*device)->CopyOut(host.data(), buffer.data(), 100);
             (*device)->Fetch(host.data(), buffer.data(), 100).IgnoreError();
             (*device)->Deliver(buffer.data(), host.data(), 100).IgnoreError();
+            std::byte* const locked = (*device)->locked_memory()->Take(Pool::kOptimizer, 100);
+            (*device)->Lock(host.data(), 100);
+            const std::unique_ptr<DeviceFence> fence = (*device)->MakeFence();
+            (*device)->Copy(Lane::kIn, buffer.data(), host.data(), 100);
+            (*device)->Record(Lane::kIn, *fence);
+            (*device)->Await(Lane::kOut, *fence);
+            (*device)->Copy(Lane::kOut, locked, buffer.data(), 100);
             (*device)->Synchronize().IgnoreError();
+            (*device)->Unlock(host.data());
+            (*device)->locked_memory()->Give(locked);
             const Buffer second(meter, Pool::kParams, 40 << 20);
             const Buffer third(meter, Pool::kParams, 40 << 20);
           }

@@ -34,9 +34,16 @@ class SoftwareDriver::Stream final : public CUstream_st {
     return driver_.Enqueue(*this, std::move(launch));
   }
 
+  struct Work {
+    std::function<bool()> run;  // empty: it waits for another stream
+    Stream* awaited = nullptr;
+    uint64_t until = 0;
+    bool waits() const { return awaited != nullptr && awaited->done < until; }
+  };
   // Guarded by the driver's mutex.
-  std::deque<std::function<bool()>> waiting;
+  std::deque<Work> waiting;
   uint64_t enqueued = 0, wanted = 0, done = 0;
+  bool high_priority = false;
 
  private:
   SoftwareDriver& driver_;
@@ -134,6 +141,9 @@ CudaDriver::Error SoftwareDriver::Free(void* memory) {
 
 CudaDriver::Error SoftwareDriver::MallocHost(void** memory, size_t bytes) {
   if (const Error error = Begin("cudaMallocHost"); error != kSuccess) return error;
+  if (holdings_->host_bytes + static_cast<int64_t>(bytes) > options_.host_bytes) {
+    return kMemoryAllocation;
+  }
   *memory = std::malloc(bytes);
   SHERD_CHECK(*memory != nullptr);
   std::memset(*memory, 0xff, bytes);
@@ -154,16 +164,36 @@ CudaDriver::Error SoftwareDriver::FreeHost(void* memory) {
   return failure_;
 }
 
+CudaDriver::Error SoftwareDriver::HostRegister(void* memory, size_t bytes) {
+  if (const Error error = Begin("cudaHostRegister"); error != kSuccess) return error;
+  absl::MutexLock lock(&mutex_);
+  if (!locked_.emplace(static_cast<std::byte*>(memory), bytes).second) return kInvalidValue;
+  holdings_->registered_bytes += static_cast<int64_t>(bytes);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::HostUnregister(void* memory) {
+  absl::MutexLock running(&memory_mutex_);
+  absl::MutexLock lock(&mutex_);
+  const auto piece = locked_.find(static_cast<std::byte*>(memory));
+  if (piece == locked_.end()) return kInvalidValue;
+  holdings_->registered_bytes -= static_cast<int64_t>(piece->second);
+  locked_.erase(piece);
+  return failure_;
+}
+
 CudaDriver::Error SoftwareDriver::MemGetInfo(size_t* free, size_t* total) {
   *total = static_cast<size_t>(options_.memory_bytes);
   *free = *total - static_cast<size_t>(holdings_->memory_bytes);
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool) {
+CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool high_priority) {
   if (const Error error = Begin("cudaStreamCreate"); error != kSuccess) return error;
   absl::MutexLock lock(&mutex_);
-  *stream = streams_.emplace_back(std::make_unique<Stream>(*this)).get();
+  Stream& made = *streams_.emplace_back(std::make_unique<Stream>(*this));
+  made.high_priority = high_priority;
+  *stream = &made;
   ++holdings_->streams;
   return kSuccess;
 }
@@ -183,6 +213,18 @@ CudaDriver::Error SoftwareDriver::StreamSynchronize(CUstream_st* stream) {
     all = known.enqueued;
   }
   return RunUntil(known, all);
+}
+
+CudaDriver::Error SoftwareDriver::StreamWaitEvent(CUstream_st* stream, CUevent_st* event) {
+  if (const Error error = Begin("cudaStreamWaitEvent"); error != kSuccess) return error;
+  Event known;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (calls_["cudaStreamWaitEvent"] == options_.forgotten_wait) return kSuccess;
+    known = *reinterpret_cast<Event*>(event);
+  }
+  if (known.stream == nullptr) return kSuccess;
+  return Enqueue(*static_cast<Stream*>(stream), nullptr, known.stream, known.count);
 }
 
 CudaDriver::Error SoftwareDriver::EventCreate(CUevent_st** event) {
@@ -280,16 +322,28 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
 }
 
 CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> work) {
+  return Enqueue(stream, std::move(work), nullptr, 0);
+}
+
+CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> work,
+                                          Stream* awaited, uint64_t until) {
   uint64_t count = 0;
   {
     absl::MutexLock lock(&mutex_);
     if (failure_ != kSuccess) return failure_;
-    stream.waiting.push_back(std::move(work));
+    stream.waiting.push_back({std::move(work), awaited, until});
     count = ++stream.enqueued;
   }
-  if (options_.schedule == Schedule::kLate) return kSuccess;
   // As on a device, what comes of it is told by a later call.
-  RunUntil(stream, count);
+  if (options_.schedule == Schedule::kGuarded) RunUntil(stream, count);
+  if (options_.schedule == Schedule::kPriority) {
+    const auto idle = [this] {
+      mutex_.AssertHeld();
+      return failure_ != kSuccess || (!running_ && NextWanted() == nullptr);
+    };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&idle));
+  }
   return kSuccess;
 }
 
@@ -305,8 +359,17 @@ CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
 }
 
 SoftwareDriver::Stream* SoftwareDriver::NextWanted() {
-  for (const std::unique_ptr<Stream>& stream : streams_) {
-    if (stream->wanted > stream->done) return stream.get();
+  for (const std::unique_ptr<Stream>& each : streams_) {
+    if (each->wanted <= each->done) continue;
+    Stream* stream = each.get();
+    // What is waited for was enqueued before.
+    while (stream->waiting.front().waits()) stream = stream->waiting.front().awaited;
+    return stream;
+  }
+  if (options_.schedule != Schedule::kPriority) return nullptr;
+  for (const std::unique_ptr<Stream>& each : streams_) {
+    const bool ready = each->high_priority && !each->waiting.empty();
+    if (ready && !each->waiting.front().waits()) return each.get();
   }
   return nullptr;
 }
@@ -331,13 +394,15 @@ void SoftwareDriver::Work() {
       absl::MutexLock lock(&mutex_);
       stream = failure_ == kSuccess ? NextWanted() : nullptr;
       if (stream == nullptr) continue;
-      work = std::move(stream->waiting.front());
+      work = std::move(stream->waiting.front().run);
       stream->waiting.pop_front();
+      running_ = true;
     }
     Guard(/*closed=*/false);
-    const bool good = work();
+    const bool good = work == nullptr || work();
     Guard(/*closed=*/true);
     absl::MutexLock lock(&mutex_);
+    running_ = false;
     ++stream->done;
     if (good) continue;
     failure_ = kLaunchFailure;

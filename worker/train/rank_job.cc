@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "plan/device_ledger.h"
 #include "plan/job_spec.h"
 #include "plan/model_flops.h"
 #include "plan/schedule.h"
@@ -103,7 +104,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       meter_(device_.memory()),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_, accelerator)),
-      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
+      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_, accelerator),
       checkpointing_(assignment, plan, output_.files, memory_, meter_, observer),
       // Every rank computes the same.
       commits_(segment,
@@ -131,13 +132,14 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
                mesh.transports()),
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
-  meter_.Allocated(Pool::kComm, mesh_.control_bytes());
-  // Weights from a folder come when it is known that there are no later ones.
-  if (spec_.model().from().empty()) {
+  meter_.Allocated(Pool::kComm, mesh_.control_bytes(), MemoryMeter::Side::kHost);
+  // Weights from a folder come when it is known that there are no later ones; and none where there
+  // was no memory for the state.
+  if (spec_.model().from().empty() && device_.status().ok()) {
     InitializeParameters(plan, spec_.train().seed(), memory_, *ops_, device_);
   }
   metrics_.RecordMemory(meter_);
-  metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
+  metrics_.RecordPrediction(PredictedLedger());
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -365,11 +367,16 @@ void RankJob::CountStoredFor() {
   if (holdings_ == nullptr) return;
   // No rank has come back from the first exchange before all had their shards stored.
   stored_for_bytes_ = holdings_->BytesFor(assignment_.job_id(), assignment_.epoch());
-  meter_.Allocated(Pool::kReplicas, stored_for_bytes_);
+  meter_.Allocated(Pool::kReplicas, stored_for_bytes_, MemoryMeter::Side::kHost);
+}
+
+v1::RankLedger RankJob::PredictedLedger() const {
+  const v1::RankLedger processor = PredictLedger(assignment_, plan_, threads_);
+  return meter_.device() == nullptr ? processor : OnDevice(plan_, spec_, processor);
 }
 
 void RankJob::ReportLedger(const GroupCounts& step_counts) {
-  v1::RankLedger ledger = PredictLedger(assignment_, plan_, threads_);
+  v1::RankLedger ledger = PredictedLedger();
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;

@@ -160,6 +160,7 @@ class RankJob {
   absl::Status Evaluate();
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
   int64_t ProcessGrowth() const;
+  v1::RankLedger PredictedLedger() const;
   void ReportLedger(const GroupCounts& step_counts);
   // Counts what this process stores for ranks on other hosts, once they have come.
   void CountStoredFor();

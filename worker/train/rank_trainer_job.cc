@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "plan/device_ledger.h"
 #include "worker/checkpoint/save.h"
 #include "worker/data/job_tokens.h"
 #include "worker/data/roots.h"
@@ -29,11 +30,11 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
-  const v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
+  v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
   const bool accelerated = options_.accelerator != nullptr;
-  SHERD_RETURN_IF_ERROR(
-      CheckHostMemory(accelerated ? HostSideOf(plan, assignment_.spec(), predicted) : predicted,
-                      StoredForBytes(assignment_), assignment_.ranks_on_host()));
+  if (accelerated) predicted = OnDevice(plan, assignment_.spec(), predicted);
+  SHERD_RETURN_IF_ERROR(CheckHostMemory(accelerated ? predicted.host_memory() : predicted.memory(),
+                                        StoredForBytes(assignment_), assignment_.ranks_on_host()));
   if (accelerated) SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator));
   SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
   JobData data(std::move(dataset));

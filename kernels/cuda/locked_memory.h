@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/memory.h"
+
+namespace sherd {
+
+// Page-locked memory of the host, of the driver and each piece by itself. Thread-safe.
+class LockedMemory final : public MemorySource {
+ public:
+  // `failed` says that nothing is to be enqueued any more, `remember` hears what fails, and `quiet`
+  // is called before a piece goes back: nothing may travel there then. The driver outlives it.
+  LockedMemory(CudaDriver& driver, std::function<bool()> failed,
+               std::function<void(const absl::Status&)> remember, std::function<void()> quiet);
+
+  // kResourceExhausted, as `remember` hears, names the pool and the request.
+  std::byte* Take(Pool pool, int64_t bytes) override;
+  void Give(std::byte* memory) override;
+
+ private:
+  CudaDriver& driver_;
+  const std::function<bool()> failed_;
+  const std::function<void(const absl::Status&)> remember_;
+  const std::function<void()> quiet_;
+};
+
+}  // namespace sherd

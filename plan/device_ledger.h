@@ -1,0 +1,15 @@
+#pragma once
+
+#include "plan/ledger.h"
+#include "sherd/v1/events.pb.h"
+#include "sherd/v1/job.pb.h"
+
+namespace sherd {
+
+// The ledger of a rank whose device has memory of its own, of what PredictLedger says of the
+// processor: `memory` is the device's, without scratch, and `host_memory` what the host holds
+// beside it.
+v1::RankLedger OnDevice(const RankPlan& plan, const v1::JobSpec& spec,
+                        const v1::RankLedger& processor);
+
+}  // namespace sherd
