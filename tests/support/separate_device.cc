@@ -175,13 +175,19 @@ void SeparateDevice::LockedMemory::Give(std::byte* memory) {
 
 void SeparateDevice::Lock(void* begin, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
+  if (refuses_locked_ && status_.ok()) {
+    status_ = absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": ", bytes, " bytes of the host cannot be locked"));
+  }
+  if (!status_.ok()) return;
   locked_pieces_.emplace(static_cast<const std::byte*>(begin), bytes);
 }
 
 void SeparateDevice::Unlock(void* begin) {
   Synchronize().IgnoreError();
   absl::MutexLock lock(&mutex_);
-  SHERD_CHECK(locked_pieces_.erase(static_cast<const std::byte*>(begin)) == 1);
+  const bool was_locked = locked_pieces_.erase(static_cast<const std::byte*>(begin)) == 1;
+  SHERD_CHECK(was_locked || !status_.ok());
 }
 
 bool SeparateDevice::IsLocked(const void* begin, int64_t bytes) const {
