@@ -359,17 +359,18 @@ CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
 }
 
 SoftwareDriver::Stream* SoftwareDriver::NextWanted() {
+  if (options_.schedule == Schedule::kPriority) {
+    for (const std::unique_ptr<Stream>& each : streams_) {
+      const bool early = each->high_priority && !each->waiting.empty();
+      if (early && !each->waiting.front().waits()) return each.get();
+    }
+  }
   for (const std::unique_ptr<Stream>& each : streams_) {
     if (each->wanted <= each->done) continue;
     Stream* stream = each.get();
     // What is waited for was enqueued before.
     while (stream->waiting.front().waits()) stream = stream->waiting.front().awaited;
     return stream;
-  }
-  if (options_.schedule != Schedule::kPriority) return nullptr;
-  for (const std::unique_ptr<Stream>& each : streams_) {
-    const bool ready = each->high_priority && !each->waiting.empty();
-    if (ready && !each->waiting.front().waits()) return each.get();
   }
   return nullptr;
 }

@@ -25,8 +25,8 @@ enum class Schedule : uint8_t {
   // Not before somebody waits for it, and no further: whoever does not wait sees what was there
   // before.
   kLate,
-  // That of streams of high priority as soon as what it waits for is done, before the call returns;
-  // all other as kLate.
+  // That of streams of high priority as soon as what it waits for is done, ahead of other work and
+  // before the call returns; all other as kLate.
   kPriority
 };
 
