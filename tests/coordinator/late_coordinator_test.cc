@@ -52,6 +52,18 @@ class LateCoordinator : public ElasticTest {
       if (worker != silent) Heartbeat(link);
     }
   }
+
+  // Turns until the job recovers: rank 1 stands in its forward, rank 0 waits for it.
+  int TurnsOfAHang(absl::Duration gap) {
+    Say("w0", StepReportOf(job_, 0, 2, 3.5));
+    const auto stand = [&] {
+      BeatAllBut("");
+      if (Job(job_).state != v1::JOB_STATE_RUNNING) return;
+      Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+      Locate("w1", 1, "forward h.0", /*waiting=*/false, {});
+    };
+    return Turns(gap, 300, stand, [&] { return Job(job_).state == v1::JOB_STATE_RECOVERING; });
+  }
 };
 
 TEST_F(LateCoordinator, FindsWhoIsSilent) {  // F21
@@ -71,15 +83,7 @@ TEST_F(LateCoordinator, FindsWhoIsNotReleased) {  // F33
 }
 
 TEST_F(LateCoordinator, FindsAHang) {  // F34
-  Say("w0", StepReportOf(job_, 0, 2, 3.5));
-  const auto stand = [&] {
-    BeatAllBut("");
-    if (Job(job_).state != v1::JOB_STATE_RUNNING) return;
-    Locate("w0", 0, "exchange", /*waiting=*/true, {1});
-    Locate("w1", 1, "forward h.0", /*waiting=*/false, {});
-  };
-  const int turns = Turns(absl::Seconds(1), 300, stand,
-                          [&] { return Job(job_).state == v1::JOB_STATE_RECOVERING; });
+  const int turns = TurnsOfAHang(absl::Seconds(1));
   EXPECT_GE(turns, 30);
   EXPECT_LE(turns, 150);
   EXPECT_THAT(Job(job_).reason, HasSubstr("rank 1 on worker w1 hangs"));
@@ -98,15 +102,7 @@ class SlowDetection : public LateCoordinator {
 };
 
 TEST_F(SlowDetection, LooksThatAreLateComeToAVerdict) {
-  Say("w0", StepReportOf(job_, 0, 2, 3.5));
-  const auto stand = [&] {
-    BeatAllBut("");
-    if (Job(job_).state != v1::JOB_STATE_RUNNING) return;
-    Locate("w0", 0, "exchange", /*waiting=*/true, {1});
-    Locate("w1", 1, "forward h.0", /*waiting=*/false, {});
-  };
-  const int turns = Turns(absl::Seconds(2), 300, stand,
-                          [&] { return Job(job_).state == v1::JOB_STATE_RECOVERING; });
+  const int turns = TurnsOfAHang(absl::Seconds(2));
   EXPECT_GE(turns, 15);
   EXPECT_LE(turns, 30);
 }
