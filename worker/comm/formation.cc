@@ -150,6 +150,7 @@ absl::Status Formation::Attempt(Link& link) {
     link.next_attempt = Deadline(connects ? kReconnectAfter : kProbeEvery);
     absl::StatusOr<FileDescriptor> socket = ConnectLink(address(link.rank));
     if (absl::IsUnavailable(socket.status())) return WentAway(link.rank);
+    lack_ = IsOwnLack(socket.status()) ? socket.status() : absl::OkStatus();
     if (absl::IsResourceExhausted(socket.status())) return absl::OkStatus();  // again, later
     SHERD_RETURN_IF_ERROR(socket.status());
     link.attempt = *std::move(socket);
@@ -329,6 +330,11 @@ void Formation::SayGoodbye(const absl::Status& status) {
 }
 
 absl::Status Formation::Missing() const {
+  if (!lack_.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("rank ", group_.rank,
+                                                     " cannot link to the other ranks of ",
+                                                     group_.group, ": ", lack_.message()));
+  }
   std::vector<int> missing;
   for (const Link& link : links_) {
     if (link.rank == group_.rank || link.stage == Stage::kReady) continue;

@@ -106,6 +106,7 @@ class Formation {
   const Deadline deadline_;
   FormationAbort* const abort_;
   FileDescriptor arrivals_;  // readable when the inbox has a link for us
+  absl::Status lack_;        // of sockets, as the last attempt found it
   std::vector<Link> links_;  // by rank, then lane; those of the own rank stay empty
 };
 
