@@ -60,13 +60,7 @@ KernelCase AdamWCase(const KernelOptions& options) {
   const auto state = std::make_shared<State>(elements, half);
   const std::shared_ptr<Ops> ops = MakeCpuOps(options.threads);
   const auto update = [=] {
-    const AdamWParams params{.lr = 1e-4,
-                             .beta1 = 0.9,
-                             .beta2 = 0.95,
-                             .eps = 1e-8,
-                             .weight_decay = 0.1,
-                             .step = 10,
-                             .grad_scale = 0.5f};
+    const AdamWParams params{.lr = 1e-4, .step = 10, .grad_scale = 0.5f};
     float* master = state->master.as<float>();
     void* const stored = half ? static_cast<void*>(state->param.data()) : master;
     const DType type = half ? DType::kBF16 : DType::kF32;

@@ -76,11 +76,11 @@ struct LogitStatistics {
 };
 
 struct AdamWParams {
-  double lr, beta1, beta2, eps, weight_decay;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
   // Counts from 1.
-  int64_t step;
+  int64_t step = 1;
   // Multiplies every gradient first: the clipping coefficient.
-  float grad_scale;
+  float grad_scale = 1;
 };
 
 // What AdamW keeps of its parameters: (elements) each.

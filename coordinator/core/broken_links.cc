@@ -69,6 +69,18 @@ std::set<int> LetDownByHolders(const std::vector<Complaint>& complaints) {
   return let_down;
 }
 
+// The process that the epoch was planned with lives: not another that came in its place.
+bool HasItsHolder(const State& state, const JobRecord& job, const WorkerId& holder) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [&](const RankState& rank) {
+                       return rank.worker == holder && IsAlive(state, holder, rank.incarnation);
+                     }) ||
+         std::any_of(job.holders.begin(), job.holders.end(), [&](const CopyHolder& known) {
+           return known.worker == holder && !known.returned &&
+                  IsAlive(state, holder, known.incarnation);
+         });
+}
+
 // A rank that failed by itself was heard after the first complaint. That explains what others saw
 // of ranks and of its own process; not that who was heard first, when all were at work, lost
 // another process.
@@ -76,8 +88,7 @@ void AvoidFirstLink(Transition& transition, JobRecord& job,
                     const std::vector<Complaint>& complaints) {
   if (job.end_kind != EndKind::kFailure || complaints.empty()) return;
   const Complaint& first = complaints.front();
-  const WorkerState* holder = FindWorker(transition.state(), first.holder);
-  if (holder == nullptr || !holder->alive) return;
+  if (!HasItsHolder(transition.state(), job, first.holder)) return;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     const bool by_itself =
         job.ranks[rank].phase == RankPhase::kFailed &&

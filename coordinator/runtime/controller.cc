@@ -195,22 +195,23 @@ void Controller::WatchPatience(const JobId& job, Epoch epoch) {
 }
 
 void Controller::BeginTurn() {
-  const absl::Duration pause = pauses_.Excused(clock_.Now());
+  turn_began_ = clock_.Now();
+  const absl::Duration pause = pauses_.Excused(turn_began_);
   if (pause == absl::ZeroDuration()) return;
   timers_.Postpone(pause);
   fleet_.Postpone(pause);
+  looks_.Postpone(pause);
   hangs_.Postpone(pause);
 }
 
 absl::Status Controller::EndTurn() {
-  const absl::Time now = clock_.Now();
-  timers_.RunDue(now);
-  const bool check = now >= next_check_;
+  timers_.RunDue(turn_began_);
+  const bool check = turn_began_ >= next_check_;
   if (check) {
-    fleet_.CheckLeases(now);
-    hangs_.Check(now);
-    metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()), now);
-    next_check_ = now + fleet_.CheckInterval();
+    fleet_.CheckLeases(turn_began_);
+    hangs_.Check(turn_began_);
+    metrics_.Update(journal_, static_cast<int64_t>(fleet_.Connected().size()), turn_began_);
+    next_check_ = turn_began_ + fleet_.CheckInterval();
   }
   fleet_.FlushAcknowledgements();
   SHERD_RETURN_IF_ERROR(journal_.Commit());

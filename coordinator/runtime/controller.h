@@ -50,7 +50,8 @@ class Controller {
 
   // Puts off what is waited for when this process did not run for a while (PauseWatch).
   void BeginTurn();
-  // Does what is due by now and ends the turn. An error is the event log's and final.
+  // Does what was due when the turn began, for what has come since may lie unread; and ends the
+  // turn. An error is the event log's and final.
   absl::Status EndTurn();
   // When the next turn must end at the latest, even if nothing happens.
   absl::Time NextDeadline() const;
@@ -84,6 +85,7 @@ class Controller {
   RankLooks looks_;
   HangWatch hangs_;
   AssignmentBuilder assignments_;
+  absl::Time turn_began_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfinitePast();
   PauseWatch pauses_;
 };

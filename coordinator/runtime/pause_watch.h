@@ -7,12 +7,12 @@
 namespace sherd {
 
 // Tells when this process did not run for a while: nothing could be heard then, so nobody's time
-// may end for it. Of pauses that follow each other soon an interval each counts, or nobody would
-// ever be late for a process that always is. Knows no clock; one thread.
+// may end for it. Of short pauses, and of those that follow each other soon, an interval each
+// counts, or nobody would ever be late for a process that always is. Knows no clock; one thread.
 class PauseWatch {
  public:
   // Turns come at least every `interval` when nothing is amiss. After `calm` without a pause the
-  // next one is excused in full; the first one always is.
+  // next one of more than three intervals is excused in full; the first one always is.
   PauseWatch(absl::Duration interval, absl::Duration calm)
       : interval_(interval), calm_(calm), prompt_(calm) {}
 
@@ -22,7 +22,7 @@ class PauseWatch {
     if (gap == absl::InfiniteDuration()) return absl::ZeroDuration();
     if (gap <= 3 * interval_) {
       prompt_ += gap;
-      return absl::ZeroDuration();
+      return 2 * gap > 3 * interval_ ? gap - interval_ : absl::ZeroDuration();
     }
     const bool alone = std::exchange(prompt_, absl::ZeroDuration()) >= calm_;
     return alone ? gap : gap - interval_;

@@ -33,6 +33,11 @@ void RankLooks::Look(const JobRecord& job, Then then) {
   look.epoch = job.epoch;
   look.then = std::move(then);
   look.since = clock_.Now();
+  Put(number, look, job);
+}
+
+void RankLooks::Put(int64_t number, OneLook& look, const JobRecord& job) {
+  look.question = ++last_question_;
   Ask(number, look, job);
 }
 
@@ -40,13 +45,20 @@ void RankLooks::Ask(int64_t number, OneLook& look, const JobRecord& job) {
   v1::SessionResponse message;
   message.mutable_locate()->set_job_id(job.id.value());
   message.mutable_locate()->set_epoch(job.epoch.value());
-  for (const RankState& rank : job.ranks) send_(rank.worker, rank.incarnation, message);
-  Await(number, look);
-}
-
-void RankLooks::Await(int64_t number, OneLook& look) {
+  message.mutable_locate()->set_question(look.question);
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    if (look.answers().contains(static_cast<int>(rank))) continue;
+    send_(job.ranks[rank].worker, job.ranks[rank].incarnation, message);
+  }
   look.due = clock_.Now() + kAnswerTime;
   timers_.At(look.due, [this, number] { End(number); });
+}
+
+void RankLooks::Postpone(absl::Duration pause) {
+  for (auto& [number, look] : looks_) {
+    look.since += pause;
+    look.due += pause;
+  }
 }
 
 bool RankLooks::AwaitsMore(OneLook& look, const JobRecord& job) const {
@@ -67,14 +79,14 @@ void RankLooks::End(int64_t number) {
     looks_.erase(found);
     return;
   }
-  // This process did not run; its workers did, and their answers may be the next that it reads.
+  // This process was late; its workers were not, and their answers may be the next that it reads.
   if (clock_.Now() - asked.due > kAnswerTime && asked.late++ < kMostLateQuestions) {
     asked.answers().clear();
     asked.since = clock_.Now();
-    return Ask(number, asked, *job);
+    return Put(number, asked, *job);
   }
-  if (AwaitsMore(asked, *job)) return Await(number, asked);
-  if (!std::exchange(asked.again, true)) return Ask(number, asked, *job);
+  if (AwaitsMore(asked, *job)) return Ask(number, asked, *job);
+  if (!std::exchange(asked.again, true)) return Put(number, asked, *job);
   // It may look again at once.
   const OneLook look = std::move(asked);
   looks_.erase(found);
@@ -119,6 +131,8 @@ void RankLooks::OnPosition(const WorkerId& worker, const v1::RankPosition& posit
   kept.set_operation(PrintableText(position.operation(), kMostOperationBytes));
   for (auto& [number, look] : looks_) {
     if (look.job != job->id || look.epoch != job->epoch) continue;
+    // 0: of a worker that does not number its answers.
+    if (position.question() != 0 && position.question() != look.question) continue;
     look.answers()[position.rank()] = kept;
   }
 }

@@ -18,8 +18,9 @@ namespace sherd {
 using Positions = std::map<int, v1::RankPosition>;
 
 // Looks where the ranks of a job's epoch are, twice within a second; whoever has not answered is
-// waited for, in all as long as a failure takes to be detected. A question in whose time this
-// process did not run is asked again, a few times: the answers may lie unread. One thread.
+// asked again, for its stream may have broken, in all as long as a failure takes to be detected. A
+// question in whose time this process was late is put anew, a few times: the answers may lie
+// unread. One thread.
 class RankLooks {
  public:
   using Send = std::function<void(const WorkerId&, Incarnation, v1::SessionResponse)>;
@@ -39,6 +40,8 @@ class RankLooks {
   // Nothing is done any more when the job has left that state.
   void ExpireUnlessCopying(const JobRecord& job, absl::Duration grace,
                            std::function<void(const JobRecord& job)> expire);
+  // This process did not run for so long: nobody's time to answer ends for it.
+  void Postpone(absl::Duration pause);
   // A worker's answer to LocateRank; ignored when it was not asked.
   void OnPosition(const WorkerId& worker, const v1::RankPosition& position);
 
@@ -47,19 +50,22 @@ class RankLooks {
     JobId job;
     Epoch epoch;
     bool again = false;
-    // Questions that were asked again for a pause of this process.
+    // The number of the question that was put last.
+    int64_t question = 0;
+    // Questions that were put anew because this process was late.
     int late = 0;
     // Ranks may answer from then on; and the end of the time to answer the last question.
     absl::Time since, due;
     Positions first, second;
     Then then;
 
-    // To the question that was asked last.
+    // To the question that was put last.
     Positions& answers() { return again ? second : first; }
   };
 
+  void Put(int64_t number, OneLook& look, const JobRecord& job);
+  // Sends the last question to whoever has not answered it.
   void Ask(int64_t number, OneLook& look, const JobRecord& job);
-  void Await(int64_t number, OneLook& look);
   // The answers to the question of look `number` have come, or some are late.
   void End(int64_t number);
   bool AwaitsMore(OneLook& look, const JobRecord& job) const;
@@ -69,7 +75,7 @@ class RankLooks {
   const Journal& journal_;
   TimerQueue& timers_;
   const Send send_;
-  int64_t last_number_ = 0;
+  int64_t last_number_ = 0, last_question_ = 0;
   std::map<int64_t, OneLook> looks_;
 };
 

@@ -45,10 +45,16 @@ class ControllerTest : public testing::Test {
   // A report with the number `sequence`; a turn.
   void Report(const std::shared_ptr<RecordingLink>& link, uint64_t sequence,
               const v1::RankReport& report);
-  // How often a worker was asked where its rank is.
+  // By questions where its rank is, each as often as the worker was sent it.
+  std::map<int64_t, int> QuestionsTo(const std::string& worker) const {
+    std::map<int64_t, int> questions;
+    for (const v1::SessionResponse& message : links_.at(worker)->sent) {
+      if (message.has_locate()) ++questions[message.locate().question()];
+    }
+    return questions;
+  }
   int64_t TimesAsked(const std::string& worker) const {
-    const std::vector<std::string> kinds = links_.at(worker)->Kinds();
-    return std::count(kinds.begin(), kinds.end(), "locate");
+    return static_cast<int64_t>(QuestionsTo(worker).size());
   }
   void ReportExit(const std::string& worker, uint64_t incarnation, int signal, int code = 0);
 

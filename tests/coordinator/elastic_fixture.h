@@ -93,7 +93,7 @@ class ElasticTest : public ControllerTest {
   }
 
   void Locate(const std::string& worker, int rank, const std::string& operation, bool waiting,
-              const std::vector<int>& missing) {
+              const std::vector<int>& missing, int64_t question = 0) {
     v1::SessionRequest request;
     v1::RankPosition& position = *request.mutable_position();
     position.set_job_id(job_.value());
@@ -102,6 +102,7 @@ class ElasticTest : public ControllerTest {
     position.set_step(1);
     position.set_operation(operation);
     position.set_waiting(waiting);
+    position.set_question(question);
     for (const int other : missing) position.add_missing(other);
     Tell(links_.at(worker), request);
   }

@@ -200,12 +200,65 @@ TEST_F(HangsTest, WhatTheCoordinatorSleptThroughIsAskedAgain) {
   AwaitQuestion();
   Answer("3");
   AwaitQuestion();
-  const int64_t asked = TimesAsked("w0");
+  const std::map<int64_t, int> asked = QuestionsTo("w0");
   Freeze(absl::Seconds(60));
-  for (int i = 0; i < 20 && TimesAsked("w0") == asked; ++i) Advance(absl::Milliseconds(50));
-  EXPECT_EQ(TimesAsked("w0"), asked + 1);
+  for (int i = 0; i < 20 && QuestionsTo("w0") == asked; ++i) Advance(absl::Milliseconds(50));
+  EXPECT_EQ(QuestionsTo("w0").rbegin()->first, asked.rbegin()->first);
+  EXPECT_EQ(QuestionsTo("w0").rbegin()->second, 2);
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
   Answer("4");
+  Live(absl::Seconds(2));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+// Its answers were read before.
+TEST_F(HangsTest, WhatTheCoordinatorHeardBeforeItSleptIsNotAskedAgain) {
+  AnswerTwice("3");
+  AwaitQuestion();
+  Answer("3");
+  Freeze(absl::Seconds(60));
+  AwaitQuestion();
+  Answer("3");
+  Advance(absl::Milliseconds(600));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RECOVERING);
+}
+
+TEST_F(HangsTest, WhoseStreamBreaksAtTheQuestionIsAskedWhenItIsBack) {
+  AnswerTwice("3");
+  const int64_t before = TimesAsked("w0");
+  while (TimesAsked("w0") == before) {
+    Advance(absl::Milliseconds(10));
+    for (const auto& [worker, link] : links_) Heartbeat(link);
+  }
+  Answer("3");
+  Advance(absl::Milliseconds(480));
+  Disconnect(links_.at("w1"));
+  Advance(absl::Milliseconds(30));
+  ASSERT_EQ(TimesAsked("w0"), before + 2);
+  Connect(HelloWithRank("w1", 1, 1));
+  Locate("w0", 0, "exchange", /*waiting=*/true, {1});
+  Advance(absl::Milliseconds(500));
+  EXPECT_EQ(TimesAsked("w1"), 1);
+  // Who has answered is not asked again.
+  EXPECT_EQ(QuestionsTo("w0").rbegin()->second, 1);
+  Answer("4");
+  Live(absl::Seconds(4));
+  EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+}
+
+// It was sent twice, and what it answered first says nothing about later.
+TEST_F(HangsTest, AnAnswerToAnEarlierQuestionIsNoneToTheNext) {
+  AnswerTwice("3");
+  AwaitQuestion();
+  const int64_t first = QuestionsTo("w1").rbegin()->first;
+  Answer("3");
+  AwaitQuestion();
+  EXPECT_GT(QuestionsTo("w1").rbegin()->first, first);
+  Locate("w0", 0, "exchange", /*waiting=*/true, {1}, QuestionsTo("w0").rbegin()->first);
+  Locate("w1", 1, "forward h.0 round 3", /*waiting=*/false, {}, first);
+  Advance(absl::Milliseconds(600));
+  ASSERT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
+  Locate("w1", 1, "forward h.0 round 4", /*waiting=*/false, {}, QuestionsTo("w1").rbegin()->first);
   Live(absl::Seconds(2));
   EXPECT_EQ(Job(job_).state, v1::JOB_STATE_RUNNING);
 }

@@ -29,21 +29,9 @@ std::vector<std::string> Excluded(const JobRecord& job) {
   return names;
 }
 
-// The rank does not reach the process at this address.
-v1::DurableEvent Unreached(const JobRecord& job, int rank, const std::string& address) {
-  v1::DurableEvent event = Failed(job, rank, "the process does not store this rank's shard", 0);
-  event.mutable_rank_changed()->set_lost_holder(address);
-  return event;
-}
-
-// Workers "a", "b", … on hosts of their own.
-void JoinHosts(Scenario& scenario, const std::string& hosts) {
-  for (const char host : hosts) scenario.Do(Joined(std::string(1, host), 1, std::string(1, host)));
-}
-
 // One rank on a, the holder is b; others are idle.
 JobId RunOne(Scenario& scenario, const std::string& hosts) {
-  JoinHosts(scenario, hosts);
+  scenario.JoinHosts(hosts);
   const JobId id = scenario.Run({.max_workers = 1});
   EXPECT_THAT(scenario.WorkersOf(id), ElementsAre("a"));
   EXPECT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("b"));
@@ -89,7 +77,7 @@ TEST(HolderLinks, WhoLosesTheSecondIsItselfTheCause) {
 
 TEST(HolderLinks, AHolderThatTwoRanksLoseIsTheCause) {
   Scenario scenario;
-  JoinHosts(scenario, "abc");
+  scenario.JoinHosts("abc");
   const JobId id = scenario.Run({.min_workers = 2, .max_workers = 2, .replicas = 2});
   ASSERT_THAT(HoldersOf(scenario.job(id), 0), ElementsAre("b", "c"));
   const JobRecord before = scenario.job(id);
@@ -109,7 +97,7 @@ TEST(HolderLinks, AHolderThatTwoRanksLoseIsTheCause) {
 
 TEST(HolderLinks, TheRankThatItsPeersBlameMayStillSayWhy) {
   Scenario scenario;
-  JoinHosts(scenario, "abc");
+  scenario.JoinHosts("abc");
   const JobId id = scenario.Run({.min_workers = 2, .max_workers = 2, .replicas = 2});
   const JobRecord before = scenario.job(id);
   scenario.Do(Failed(before, 0, "rank 1 closed its link", 0, /*lost_peer=*/1));
@@ -122,7 +110,7 @@ TEST(HolderLinks, TheRankThatItsPeersBlameMayStillSayWhy) {
 // Reports of different workers come in any order.
 TEST(HolderLinks, WhoBlamesTheRankMayBeHeardAfterIt) {
   Scenario scenario;
-  JoinHosts(scenario, "abc");
+  scenario.JoinHosts("abc");
   const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
   ASSERT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("c"));
   const JobRecord before = scenario.job(id);
@@ -138,7 +126,7 @@ TEST(HolderLinks, WhoBlamesTheRankMayBeHeardAfterIt) {
 TEST(HolderLinks, ARankThatFailsByItselfLaterHidesNoBrokenLink) {
   for (const bool holder_fails : {false, true}) {
     Scenario scenario;
-    JoinHosts(scenario, "abc");
+    scenario.JoinHosts("abc");
     const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
     ASSERT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("c"));
     const JobRecord before = scenario.job(id);
@@ -152,9 +140,28 @@ TEST(HolderLinks, ARankThatFailsByItselfLaterHidesNoBrokenLink) {
   }
 }
 
+// Before the last rank is released.
+TEST(HolderLinks, AnotherProcessInTheHoldersPlaceDoesNotHideItsDeath) {
+  for (const bool dies : {false, true}) {
+    Scenario scenario;
+    scenario.JoinHosts("abc");
+    const JobId id = scenario.Run({.min_workers = 2, .max_workers = 2, .replicas = 2});
+    ASSERT_THAT(HoldersOf(scenario.job(id), 1), ElementsAre("a", "c"));
+    const JobRecord before = scenario.job(id);
+    scenario.Do(Unreached(before, 1, "tcp:c:1"));
+    scenario.Do(Failed(before, 0, "the disk is full", 0));
+    if (dies) {
+      scenario.Do(Lost("c", 1, "killed by signal 9 (SIGKILL)"));
+      scenario.Do(Joined("c", 2, "c"));
+    }
+    scenario.ReleaseAll(id, 0);
+    EXPECT_EQ(scenario.job(id).broken.contains({WorkerId("b"), WorkerId("c")}), !dies);
+  }
+}
+
 TEST(HolderLinks, WhatIsLostBehindARanksOwnFailureIsNoComplaint) {
   Scenario scenario;
-  JoinHosts(scenario, "abc");
+  scenario.JoinHosts("abc");
   const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
   const JobRecord before = scenario.job(id);
   scenario.Do(Failed(before, 0, "the disk is full", 0));
@@ -166,7 +173,7 @@ TEST(HolderLinks, WhatIsLostBehindARanksOwnFailureIsNoComplaint) {
 // A holder closes its links when it hears of the epoch's end, which may be before the rank does.
 TEST(HolderLinks, WhatBreaksBehindTheEndOfTheEpochIsNoComplaint) {
   Scenario scenario;
-  JoinHosts(scenario, "abcd");
+  scenario.JoinHosts("abcd");
   const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3, .replicas = 3});
   const JobRecord before = scenario.job(id);
   scenario.Do(Failed(before, 0, "rank 1 closed its link", 0, /*lost_peer=*/1));

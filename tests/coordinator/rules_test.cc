@@ -55,8 +55,21 @@ std::string DigestOf(const std::vector<v1::DurableEvent>& events) {
   return absl::StrFormat("%016x", digest);
 }
 
+// What chaos comes upon too rarely.
+std::vector<v1::DurableEvent> BrokenLinkBeforeAFailure() {
+  Scenario scenario;
+  scenario.JoinHosts("abc");
+  const JobId id = scenario.Run({.min_workers = 3, .max_workers = 3});
+  const JobRecord before = scenario.job(id);
+  scenario.Do(Unreached(before, 1, "tcp:c:1"));
+  scenario.Do(Failed(before, 0, "the disk is full", 0));
+  scenario.ReleaseAll(id, 0);
+  EXPECT_FALSE(scenario.job(id).broken.empty());
+  return scenario.log();
+}
+
 void Write(const std::string& path) {
-  std::vector<v1::DurableEvent> events;
+  std::vector<v1::DurableEvent> events = BrokenLinkBeforeAFailure();
   for (uint64_t seed = 0; seed < kSequences; ++seed) {
     Chaos chaos(seed);
     for (int step = 0; step < kSteps; ++step) chaos.Step();

@@ -143,6 +143,12 @@ v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error
   return event;
 }
 
+v1::DurableEvent Unreached(const JobRecord& job, int rank, const std::string& address) {
+  v1::DurableEvent event = Failed(job, rank, "the process does not store this rank's shard", 0);
+  event.mutable_rank_changed()->set_lost_holder(address);
+  return event;
+}
+
 v1::DurableEvent ExpireFormation(const JobRecord& job) {
   v1::DurableEvent event;
   event.mutable_formation_expired()->set_job_id(job.id.value());
@@ -238,6 +244,10 @@ const Actions& Scenario::Do(v1::DurableEvent event) {
 
 void Scenario::JoinWorkers(int count) {
   for (int number = 0; number < count; ++number) Do(Joined(absl::StrCat("w", number), 1));
+}
+
+void Scenario::JoinHosts(const std::string& hosts) {
+  for (const char host : hosts) Do(Joined(std::string(1, host), 1, std::string(1, host)));
 }
 
 JobId Scenario::Submit(const JobRequest& request) {

@@ -48,6 +48,8 @@ v1::DurableEvent Changed(const JobRecord& job, int rank, v1::RankChanged::Milest
 v1::DurableEvent Measured(const JobRecord& job, int rank, double step_seconds);
 v1::DurableEvent Failed(const JobRecord& job, int rank, const std::string& error, int64_t step,
                         int lost_peer = -1);
+// The rank does not reach the process at this address, which was to store its shard.
+v1::DurableEvent Unreached(const JobRecord& job, int rank, const std::string& address);
 v1::DurableEvent ExpireFormation(const JobRecord& job);
 v1::DurableEvent Progressed(const JobRecord& job, int64_t step);
 v1::DurableEvent Hung(const JobRecord& job, int rank, const std::string& verdict,
@@ -68,6 +70,8 @@ class Scenario {
 
   // Workers "w0", "w1", … with incarnation 1.
   void JoinWorkers(int count);
+  // Workers "a", "b", … on hosts of their own.
+  void JoinHosts(const std::string& hosts);
   JobId Submit(const JobRequest& request = {});
   // Submits a job that finds its workers, and all its ranks are ready.
   JobId Run(const JobRequest& request);

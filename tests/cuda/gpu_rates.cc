@@ -93,13 +93,7 @@ class Rates {
     const Buffer moment(meter_, Pool::kOptimizer, elements * SizeOf(DType::kF32));
     const Buffer param = Put(elements, DType::kBF16), grad = Put(elements, DType::kBF16);
     const AdamWState state{to.as<float>(), second.as<float>(), moment.as<float>()};
-    const AdamWParams params{.lr = 1e-4,
-                             .beta1 = 0.9,
-                             .beta2 = 0.95,
-                             .eps = 1e-8,
-                             .weight_decay = 0.1,
-                             .step = 10,
-                             .grad_scale = 1};
+    const AdamWParams params{.lr = 1e-4, .step = 10};
     // Reads the gradient, master and moments, writes these and the parameter.
     Add("adamw", 28 * count, [&] {
       ops_->AdamW({param.data(), DType::kBF16, false}, state, state, grad.data(), DType::kBF16,

@@ -109,13 +109,7 @@ std::vector<std::byte> RunAll(size_t elements_off, DType dtype, int64_t channels
                           kOptions, rows);
   const int64_t count = rows * channels;
   const AdamWState state{floats(count), floats(count), arrays.Of(Floats(count, 0.5f))};
-  const AdamWParams params{.lr = 1e-3,
-                           .beta1 = 0.9,
-                           .beta2 = 0.999,
-                           .eps = 1e-8,
-                           .weight_decay = 0.1,
-                           .step = 3,
-                           .grad_scale = 0.7};
+  const AdamWParams params{.lr = 1e-3, .step = 3, .grad_scale = 0.7f};
   ops->AdamW(grad(count), state, state, param(count).data, dtype, params, count);
   ops->AddRounded(grad(count).data, param(count).data, dtype, count);
   ops->Cast(param(count).data, dtype, arrays.Room(count), DType::kF32, count);

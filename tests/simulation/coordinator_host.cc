@@ -35,6 +35,7 @@ void CoordinatorHost::Start() {
   if (const absl::Status status = controller_->Recover(); !status.ok()) {
     cluster_.referee.Accuse(std::string(status.message()));
   }
+  controller_->BeginTurn();
   EndTurn();
 }
 
@@ -57,7 +58,9 @@ void CoordinatorHost::Hear(const std::function<void(Controller&)>& what) {
   if (open_) return;
   if (!cluster_.chance.OneIn(4)) return EndTurn();
   open_ = true;
-  cluster_.queue.After(cluster_.chance.Milliseconds(0, 3), [this, life = life_] {
+  // Sometimes it does not get on for seconds.
+  const bool stalls = cluster_.chance.OneIn(50);
+  cluster_.queue.After(cluster_.chance.Milliseconds(0, stalls ? 5000 : 3), [this, life = life_] {
     if (life == life_ && open_) EndTurn();
   });
 }

@@ -258,9 +258,10 @@ void WorkerProcess::Perform(const AgentAction& action) {
     });
   } else if (std::holds_alternative<PauseTrainer>(action)) {
     rank_->Pause();
-  } else if (std::holds_alternative<TellPosition>(action)) {
+  } else if (const auto* tell = std::get_if<TellPosition>(&action)) {
     v1::SessionRequest answer;
     *answer.mutable_position() = rank_->Position();
+    answer.mutable_position()->set_question(tell->question);
     Answer(answer);
   } else if (const auto* report = std::get_if<sherd::Report>(&action)) {
     v1::RankReport told = report->report;

@@ -199,6 +199,7 @@ void Agent::Perform(TellPosition& action) {
   position.set_operation(now.operation);
   position.set_waiting(now.waiting);
   position.set_copied_bytes(now.copied_bytes);
+  position.set_question(action.question);
   position.mutable_missing()->Add(now.missing.begin(), now.missing.end());
   session_.Send(std::move(position));
 }

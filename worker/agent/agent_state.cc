@@ -104,7 +104,7 @@ AgentState::Actions AgentState::On(const LocateReceived& event) {
   const bool runs = rank_.has_value() && rank_->job == JobId(event.request.job_id()) &&
                     rank_->epoch == Epoch(event.request.epoch());
   if (!runs) return {};
-  return {TellPosition{*rank_}};
+  return {TellPosition{*rank_, event.request.question()}};
 }
 
 AgentState::Actions AgentState::On(const TrainerEnded& event) {

@@ -88,6 +88,8 @@ struct PauseTrainer {};
 // Tell where the trainer is, as an answer.
 struct TellPosition {
   RankId id;
+  // That it answers.
+  int64_t question = 0;
 };
 // A release goes with all that the process holds of the job, and from then on it takes in nothing
 // of that epoch.

@@ -47,6 +47,7 @@ TEST_F(AgentTest, SaysWhereItsRankIsAndWhatItHasCopied) {
   v1::SessionResponse question;
   question.mutable_locate()->set_job_id("a");
   question.mutable_locate()->set_epoch(1);
+  question.mutable_locate()->set_question(17);
   coordinator_.Send(std::move(question));
   // Before or behind what the rank reports meanwhile.
   v1::RankPosition position;
@@ -63,6 +64,7 @@ TEST_F(AgentTest, SaysWhereItsRankIsAndWhatItHasCopied) {
   EXPECT_EQ(position.operation(), "backward h.3 round 0");
   EXPECT_TRUE(position.waiting());
   EXPECT_EQ(position.copied_bytes(), 77);
+  EXPECT_EQ(position.question(), 17);
 }
 
 // F22, F36: what RankReleased says is true when it is said.

@@ -111,14 +111,20 @@ TEST(RankLedger, PredictsRecomputationToTheByte) {
   }
 }
 
+// A job of two steps whose tensors are most of what its process grows by.
+v1::JobSpec LargeEnoughToMeasure(const TemporaryDirectory& scratch, absl::string_view strategy,
+                                 v1::DataType type) {
+  const std::string text = scratch.Write("train.txt", testing::MakeText(20000, 3));
+  v1::JobSpec spec = testing::TinyJob(text, strategy, type, 1, 2);
+  spec.mutable_model()->set_hidden(512);
+  spec.mutable_model()->set_ffn(2048);
+  return spec;
+}
+
 // F16: what a job before it left in the process is not taken for this one's, nor hides its own.
 TEST(RankLedger, TellsTheSameProcessGrowthOfJobAfterJob) {
   TemporaryDirectory scratch;
-  const std::string text = scratch.Write("train.txt", testing::MakeText(20000, 3));
-  v1::JobSpec spec = testing::TinyJob(text, "ddp", v1::DATA_TYPE_BF16, 1, 2);
-  v1::ModelSpec& model = *spec.mutable_model();
-  model.set_hidden(512);
-  model.set_ffn(2048);
+  const v1::JobSpec spec = LargeEnoughToMeasure(scratch, "ddp", v1::DATA_TYPE_BF16);
   double first = 0;
   for (int job = 0; job < 3; ++job) {
     const std::vector<RankRecord> ranks = LocalWorld(spec, 1, /*threads=*/2).Run();
@@ -138,12 +144,8 @@ TEST(RankLedger, TellsTheSameProcessGrowthOfJobAfterJob) {
 // part of what is predicted.
 TEST(RankLedger, TellsTheSameProcessGrowthOnADevice) {
   TemporaryDirectory scratch;
-  const std::string text = scratch.Write("train.txt", testing::MakeText(20000, 3));
   // With versions: a home of the state that nothing has been saved from is not resident yet.
-  v1::JobSpec spec = testing::TinyJob(text, "zero1", v1::DATA_TYPE_FP32, 1, 2);
-  v1::ModelSpec& model = *spec.mutable_model();
-  model.set_hidden(512);
-  model.set_ffn(2048);
+  const v1::JobSpec spec = LargeEnoughToMeasure(scratch, "zero1", v1::DATA_TYPE_FP32);
   const RankPlan plan = BuildRankPlan(spec, 0, 1);
   testing::LocalEpoch epoch;
   SeparateDevice device;
