@@ -69,8 +69,18 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
 }  // namespace
 
+bool CudaKernels::TakesHeads(const AttentionShape& shape) {
+  if (shape.head_size <= kMostHeadChannels) return true;
+  if (failure_.empty()) {
+    failure_ = "attention: heads have " + std::to_string(shape.head_size) +
+               " channels, and there are kernels for up to " + std::to_string(kMostHeadChannels);
+  }
+  return false;
+}
+
 void CudaKernels::AttentionForward(const float* qkv, float* out, float* lse,
                                    const AttentionShape& shape) {
+  if (!TakesHeads(shape)) return;
   const int64_t tiles = CeilDiv(shape.tokens, kTile);
   ForColumns(shape.head_size, [&](auto columns) {
     Run(SIMT_KERNEL(AttentionForwardKernel<decltype(columns)::kValue>),

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/check.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -112,14 +111,14 @@ inline size_t AttentionShared(int64_t head_size, int tiles, int scores) {
          sizeof(float);
 }
 
-// body(integral constant) with the fewest columns of a thread that hold a head.
+// body(integral constant) with the fewest columns of a thread that hold a head of at most
+// kMostHeadChannels.
 template <int kColumns>
 struct ColumnCount {
   static constexpr int kValue = kColumns;
 };
 template <typename Body>
 void ForColumns(int64_t head_size, const Body& body) {
-  SHERD_CHECK(head_size <= 256);
   if (head_size <= 32) return body(ColumnCount<8>());
   if (head_size <= 64) return body(ColumnCount<16>());
   if (head_size <= 128) return body(ColumnCount<32>());

@@ -148,6 +148,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 void CudaKernels::AttentionBackward(const float* dout, const float* qkv, const float* out,
                                     const float* lse, float* dqkv, const AttentionShape& shape) {
+  if (!TakesHeads(shape)) return;
   const int64_t rows = shape.batch * shape.tokens * shape.heads;
   const int64_t tiles = CeilDiv(shape.tokens, kTile);
   float* const delta = Scratch<float>(rows);

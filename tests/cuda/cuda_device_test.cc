@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "plan/model_rules.h"
 #include "tests/cuda/software_device.h"
 
 namespace sherd {
@@ -42,6 +44,30 @@ INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
                          [](const auto& info) {
                            return info.param == Schedule::kGuarded ? "Guarded" : "Late";
                          });
+
+// Jobs with such heads are refused (plan/model_rules.cc); whoever comes by another way ends no
+// process.
+TEST(CudaDevice, HeadsThatThereAreNoKernelsForAreAnError) {
+  static_assert(CudaKernels::kMostHeadChannels == kMaxHeadChannels);
+  for (const bool backward : {false, true}) {
+    const auto device = OpenSoftwareDevice();
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+    const AttentionShape shape{
+        .batch = 1, .tokens = 1, .heads = 1, .kv_heads = 1, .head_size = 257};
+    const Buffer qkv(meter, Pool::kActivations, 4 * 3 * 257);
+    const Buffer out(meter, Pool::kActivations, 4 * 257), lse(meter, Pool::kActivations, 4);
+    if (backward) {
+      ops->AttentionBackward(out.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>(),
+                             qkv.as<float>(), shape);
+    } else {
+      ops->AttentionForward(qkv.as<float>(), out.as<float>(), lse.as<float>(), shape);
+    }
+    EXPECT_EQ(device->status(),
+              absl::InternalError("cuda:0: attention: heads have 257 channels, and there are "
+                                  "kernels for up to 256"));
+  }
+}
 
 // F19
 TEST(CudaDevice, OutOfMemoryIsRememberedWithTheDevicesName) {
