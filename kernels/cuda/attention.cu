@@ -23,13 +23,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const int row = static_cast<int>(threadIdx.x / 4), quarter = static_cast<int>(threadIdx.x % 4);
   const int64_t query = first + row;
 
-  LoadTile(qkv + rows.q, rows.stride, first, tokens, size, q_tile);
+  LoadTile<false>(qkv + rows.q, rows.stride, first, tokens, size, q_tile);
   float sums[kColumns] = {}, highest = -INFINITY, weight_sum = 0;
   for (int64_t key = 0; key < first + kTile && key < tokens; key += kTile) {
     // The tile before is still read.
     __syncthreads();
-    LoadTile(qkv + rows.k, rows.stride, key, tokens, size, k_tile);
-    LoadTile(qkv + rows.v, rows.stride, key, tokens, size, v_tile);
+    LoadTile<false>(qkv + rows.k, rows.stride, key, tokens, size, k_tile);
+    LoadTile<false>(qkv + rows.v, rows.stride, key, tokens, size, v_tile);
     __syncthreads();
     float scores[kTile / 4];
     DotRows(q_tile, k_tile, size, scores);

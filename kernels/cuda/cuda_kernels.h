@@ -79,8 +79,10 @@ class CudaKernels {
   // larger ones are a failure.
   static constexpr int64_t kMostHeadChannels = 256;
   void AttentionForward(const float* qkv, float* out, float* lse, const AttentionShape& shape);
+  // `of_tensor_cores`: the gradients of what TensorCoreAttentionForward computes, with the
+  // roundings of that; sums are in fp32, and so are gradients of scores.
   void AttentionBackward(const float* dout, const float* qkv, const float* out, const float* lse,
-                         float* dqkv, const AttentionShape& shape);
+                         float* dqkv, const AttentionShape& shape, bool of_tensor_cores = false);
   // attention_bf16.cu: on tensor cores, for heads of 64 or 128 channels. Queries, keys, values and
   // the weights of keys are rounded to bf16; sums and the softmax are fp32. qkv and out are of
   // `dtype`.
@@ -129,10 +131,10 @@ class CudaKernels {
                   float* room);
   // loss.cu: adds losses (rows) to *loss, one after another.
   void AddLosses(const double* losses, int64_t rows, double* loss);
-  void Turn(float* qkv, const float* table, const AttentionShape& shape, bool back);
-
   // attention.cu: otherwise remembers that it does not.
   bool TakesHeads(const AttentionShape& shape);
+  void Turn(float* qkv, const float* table, const AttentionShape& shape, bool back);
+
   CUstream_st* const stream_;
   DeviceScratch& scratch_;
   std::string failure_;

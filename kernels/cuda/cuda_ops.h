@@ -97,6 +97,8 @@ class CudaOps final : public Ops {
   // The same for what adds to a value of the host: body(kernels, its copy on the device).
   template <typename T, typename Body>
   void Add(T& value, const Body& body);
+  // Of attention: forward, and hence what backward is the gradient of.
+  bool OnTensorCores(const AttentionShape& shape) const;
   // Room for the operands of one product: what a call gives is given up by the next Start.
   class Operands;
   // `product` without its workspace, which is added.
