@@ -103,6 +103,11 @@ class CudaOps final : public Ops {
   class Operands;
   // `product` without its workspace, which is added.
   void Multiply(Product product);
+  // `product`, whose operands and type of result are known, to or added to `to`, by way of
+  // `operands`' room where that does not fit.
+  void MultiplyTo(GradOut to, Product product, Operands& operands);
+  // Copies, and rounds where types differ.
+  void Bring(ConstParam from, GradOut to, int64_t elements);
 
   CudaDevice& device_;
   const DType operands_;

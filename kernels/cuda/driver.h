@@ -4,30 +4,12 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/dtype.h"
+#include "kernels/cuda/product.h"
 
 struct CUstream_st;
 struct CUevent_st;
 
 namespace sherd {
-
-// d (m, n) = op(a) (m, k) · op(b) (k, n) + bias (n), added to d when `accumulate`: in fp32, before
-// the one rounding. Row-major and dense: a transposed operand is stored (k, m) or (n, k). Both
-// operands are of one type; a bias and operands in fp32 want an fp32 result. Sizes are at least 1.
-struct Product {
-  int64_t m = 0, n = 0, k = 0;
-  DType operands = DType::kF32;
-  const void* a = nullptr;
-  const void* b = nullptr;
-  bool a_transposed = false, b_transposed = false;
-  void* d = nullptr;
-  DType result = DType::kF32;
-  bool accumulate = false;
-  const float* bias = nullptr;  // null: none
-  // 256-byte aligned; what the library works in.
-  void* workspace = nullptr;
-  int64_t workspace_bytes = 0;
-};
 
 // Everything that the host side asks of CUDA, for one device: a table that the CUDA runtime with
 // cuBLASLt fills in (runtime_driver.h), and the software device of the tests. Names and meanings
@@ -65,8 +47,8 @@ class CudaDriver {
   virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;
   virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
 
-  // Enqueues the product. Equal products, by shape, types and alignment, are computed by
-  // the same algorithm, and have equal bits of equal operands. `why` gets more than Text can say.
+  // Enqueues the product. Products with equal keys (KeyOf) are computed by the same algorithm, and
+  // have equal bits of equal operands. `why` gets more than Text can say.
   virtual Error Multiply(const Product& product, CUstream_st* stream, std::string* why) = 0;
   // Of the library, to work in.
   virtual int64_t workspace_bytes() const = 0;

@@ -272,7 +272,17 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
     *why = "such types are not supported";
     return kInvalidValue;
   }
+  for (const void* const pointer : {product.a, product.b, static_cast<const void*>(product.d),
+                                    static_cast<const void*>(product.bias)}) {
+    if (reinterpret_cast<uintptr_t>(pointer) % kProductAlignment == 0) continue;
+    *why = "less aligned than algorithms are chosen for";
+    return kInvalidValue;
+  }
   ++holdings_->products;
+  {
+    absl::MutexLock lock(&holdings_->mutex);
+    holdings_->product_keys.insert(KeyOf(product));
+  }
   return Enqueue(*static_cast<Stream*>(stream), [product] {
     MultiplyOnHost(product);
     return true;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +36,9 @@ struct SoftwareHoldings {
   std::atomic<int64_t> events{0};
   std::atomic<int64_t> products{0};  // computed so far
   std::atomic<int64_t> launches{0};  // of kernels, so far
+  // What algorithms of products were chosen by, so far.
+  absl::Mutex mutex;
+  std::set<ProductKey> product_keys ABSL_GUARDED_BY(mutex);
 
   bool empty() const { return memory_bytes == 0 && host_bytes == 0 && streams == 0 && events == 0; }
 };
