@@ -41,9 +41,13 @@ CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name)
       name_(std::move(name)),
       model_(driver_->model()),
       fingerprint_(driver_->numerics_fingerprint()),
-      arena_(*driver_, [this] { Quiet(); }) {}
+      arena_(*driver_, [this] { return Quiet(); }) {}
 
 absl::Status CudaDevice::OpenStreams() {
+  size_t free = 0, total = 0;
+  SHERD_RETURN_IF_ERROR(
+      Named(Checked(*driver_, driver_->MemGetInfo(&free, &total), "cudaMemGetInfo")));
+  memory_bytes_ = static_cast<int64_t>(total);
   // Copies of little at a time go ahead of long kernels.
   SHERD_RETURN_IF_ERROR(Named(Checked(
       *driver_, driver_->StreamCreate(&compute_, /*high_priority=*/false), "cudaStreamCreate")));
@@ -56,7 +60,8 @@ absl::Status CudaDevice::OpenStreams() {
 }
 
 CudaDevice::~CudaDevice() {
-  Quiet();
+  // Nobody is left who could be told of errors.
+  Quiet().IgnoreError();
   compute_staging_.reset();
   fetch_staging_.reset();
   for (CUevent_st* const event : free_events_) driver_->EventDestroy(event);
@@ -65,10 +70,13 @@ CudaDevice::~CudaDevice() {
   }
 }
 
-void CudaDevice::Quiet() {
+absl::Status CudaDevice::Quiet() {
+  absl::Status status;
   for (CUstream_st* const stream : {compute_, communication_}) {
-    if (stream != nullptr) driver_->StreamSynchronize(stream);
+    if (stream == nullptr) continue;
+    status.Update(Checked(*driver_, driver_->StreamSynchronize(stream), "cudaStreamSynchronize"));
   }
+  return status;
 }
 
 absl::Status CudaDevice::Named(const absl::Status& error) const {
@@ -76,7 +84,7 @@ absl::Status CudaDevice::Named(const absl::Status& error) const {
   return absl::Status(error.code(), absl::StrCat(name_, ": ", error.message()));
 }
 
-void CudaDevice::Remember(const absl::Status& status) {
+void CudaDevice::Remember(const absl::Status& status) const {
   if (status.ok()) return;
   absl::MutexLock lock(&mutex_);
   if (status_.ok()) status_ = Named(status);
@@ -88,15 +96,11 @@ absl::Status CudaDevice::status() const {
   return status_;
 }
 
-int64_t CudaDevice::memory_bytes() const {
-  size_t free = 0, total = 0;
-  driver_->MemGetInfo(&free, &total);
-  return static_cast<int64_t>(total);
-}
-
 int64_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
-  driver_->MemGetInfo(&free, &total);
+  const absl::Status told = Checked(*driver_, driver_->MemGetInfo(&free, &total), "cudaMemGetInfo");
+  Remember(told);
+  if (!told.ok()) return memory_bytes_;
   absl::MutexLock lock(&mutex_);
   return static_cast<int64_t>(free) + arena_.slab_bytes() - arena_.used_bytes();
 }
@@ -112,13 +116,15 @@ int64_t CudaDevice::used_bytes() const {
 }
 
 void CudaDevice::Reserve(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
-  // What an earlier job had no memory for has gone with it; what else failed has not.
-  if (absl::IsResourceExhausted(status_)) {
-    status_ = absl::OkStatus();
-    failed_.store(false, std::memory_order_release);
-  }
-  arena_.Reserve(bytes);
+  Remember([&] {
+    absl::MutexLock lock(&mutex_);
+    // What an earlier job had no memory for has gone with it; what else failed has not.
+    if (absl::IsResourceExhausted(status_)) {
+      status_ = absl::OkStatus();
+      failed_.store(false, std::memory_order_release);
+    }
+    return arena_.Reserve(bytes);
+  }());
 }
 
 std::byte* CudaDevice::Take(Pool pool, int64_t bytes) {

@@ -31,7 +31,8 @@ class CudaDevice final : public Accelerator, public MemorySource {
   absl::string_view model() const override { return model_; }
   absl::string_view numerics_fingerprint() const override { return fingerprint_; }
   MemorySource* memory() override { return this; }
-  int64_t memory_bytes() const override;
+  int64_t memory_bytes() const override { return memory_bytes_; }
+  // All of it when the driver does not say, which status() then does.
   int64_t free_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
   void CopyIn(void* to, const void* from, int64_t bytes) override;
@@ -56,7 +57,7 @@ class CudaDevice final : public Accelerator, public MemorySource {
   CUstream_st* compute_stream() const { return compute_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Keeps the first error that is one.
-  void Remember(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Remember(const absl::Status& status) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the driver's, and handed out; for tests and metrics.
   int64_t slab_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -67,7 +68,7 @@ class CudaDevice final : public Accelerator, public MemorySource {
   CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name);
   absl::Status OpenStreams();
   // Waits for both streams.
-  void Quiet();
+  absl::Status Quiet();
   absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
   void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(mutex_);
   // `error` with the device's name.
@@ -78,13 +79,14 @@ class CudaDevice final : public Accelerator, public MemorySource {
   CUstream_st* compute_ = nullptr;
   CUstream_st* communication_ = nullptr;
   std::optional<Staging> compute_staging_;
-  std::atomic<bool> failed_{false};
+  int64_t memory_bytes_ = 0;
+  mutable std::atomic<bool> failed_{false};
 
   absl::Mutex fetch_mutex_;  // one copy on the communication stream at a time
   std::optional<Staging> fetch_staging_ ABSL_GUARDED_BY(fetch_mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  mutable absl::Status status_ ABSL_GUARDED_BY(mutex_);
   DeviceArena arena_ ABSL_GUARDED_BY(mutex_);
   std::vector<CUevent_st*> free_events_ ABSL_GUARDED_BY(mutex_);
 };

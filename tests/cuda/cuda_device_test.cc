@@ -116,7 +116,7 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
   for (const char* const call :
        {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cudaEventCreate", "cudaEventRecord",
         "cudaEventSynchronize", "cudaEventQuery", "cudaStreamSynchronize", "cudaMemcpyAsync",
-        "cudaMemsetAsync"}) {
+        "cudaMemsetAsync", "cudaMemGetInfo", "cudaFree"}) {
     for (const int time : {1, 2}) {
       const auto holdings = std::make_shared<SoftwareHoldings>();
       absl::Status status;
@@ -139,6 +139,9 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
             const Buffer second(meter, Pool::kParams, 40 << 20);
             const Buffer third(meter, Pool::kParams, 40 << 20);
           }
+          // Gives back what the buffers were in.
+          EXPECT_GT((*device)->free_bytes(), 0);
+          (*device)->Reserve(100 << 20);
           status = (*device)->status();
         }
       }

@@ -123,13 +123,15 @@ CudaDriver::Error SoftwareDriver::Malloc(void** memory, size_t bytes) {
 }
 
 CudaDriver::Error SoftwareDriver::Free(void* memory) {
+  // It is taken back all the same.
+  const Error error = Begin("cudaFree");
   absl::MutexLock running(&memory_mutex_);
   absl::MutexLock lock(&mutex_);
   const auto piece = pieces_.find(static_cast<std::byte*>(memory));
   if (piece == pieces_.end()) return kInvalidValue;
   holdings_->memory_bytes -= static_cast<int64_t>(piece->second);
   pieces_.erase(piece);
-  return failure_;
+  return error;
 }
 
 CudaDriver::Error SoftwareDriver::MallocHost(void** memory, size_t bytes) {
@@ -155,6 +157,7 @@ CudaDriver::Error SoftwareDriver::FreeHost(void* memory) {
 }
 
 CudaDriver::Error SoftwareDriver::MemGetInfo(size_t* free, size_t* total) {
+  if (const Error error = Begin("cudaMemGetInfo"); error != kSuccess) return error;
   *total = static_cast<size_t>(options_.memory_bytes);
   *free = *total - static_cast<size_t>(holdings_->memory_bytes);
   return kSuccess;
