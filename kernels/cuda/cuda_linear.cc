@@ -23,6 +23,18 @@ bool Fits(DType dtype, const void* data, DType of) {
   return of == dtype && reinterpret_cast<uintptr_t>(data) % kProductAlignment == 0;
 }
 
+// "a product of matrices (2 × 3) · (3 × 4)ᵀ of bf16, to fp32, with a bias".
+std::string TextOf(const Product& p) {
+  const auto matrix = [](int64_t rows, int64_t columns, bool transposed) {
+    return transposed ? absl::StrCat("(", columns, " × ", rows, ")ᵀ")
+                      : absl::StrCat("(", rows, " × ", columns, ")");
+  };
+  return absl::StrCat("a product of matrices ", matrix(p.m, p.k, p.a_transposed), " · ",
+                      matrix(p.k, p.n, p.b_transposed), " of ", NameOf(p.operands), ", ",
+                      p.accumulate ? "added to " : "to ", NameOf(p.result),
+                      p.bias == nullptr ? "" : ", with a bias");
+}
+
 }  // namespace
 
 // Brings operands into the type and to the alignment that products take. Room for all of them, and
@@ -72,10 +84,8 @@ void CudaOps::Multiply(Product product) {
   const CudaDriver::Error error =
       device_.driver().Multiply(product, device_.compute_stream(), &why);
   if (error == CudaDriver::kSuccess) return;
-  device_.Remember(absl::InternalError(
-      absl::StrCat("a product of matrices (", product.m, " × ", product.k, ") · (", product.k,
-                   " × ", product.n, ") of ", NameOf(product.operands),
-                   " failed: ", device_.driver().Text(error), why.empty() ? "" : "; ", why)));
+  if (error != CudaDriver::kNoProduct) why = device_.driver().Text(error);
+  device_.Remember(absl::InternalError(absl::StrCat(TextOf(product), " failed: ", why)));
 }
 
 void CudaOps::MultiplyTo(GradOut to, Product product, Operands& operands) {

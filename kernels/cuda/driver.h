@@ -20,6 +20,8 @@ class CudaDriver {
   static constexpr Error kSuccess = 0;
   static constexpr Error kMemoryAllocation = 2;
   static constexpr Error kNotReady = 600;
+  // No error of the runtime, but of the library of products: nothing was enqueued.
+  static constexpr Error kNoProduct = -1;
 
   virtual ~CudaDriver() = default;
   virtual std::string Text(Error error) = 0;
@@ -48,7 +50,8 @@ class CudaDriver {
   virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
 
   // Enqueues the product. Products with equal keys (KeyOf) are computed by the same algorithm, and
-  // have equal bits of equal operands. `why` gets more than Text can say.
+  // have equal bits of equal operands. With kNoProduct `why` gets the library's call, and its
+  // answer.
   virtual Error Multiply(const Product& product, CUstream_st* stream, std::string* why) = 0;
   // Of the library, to work in.
   virtual int64_t workspace_bytes() const = 0;

@@ -127,8 +127,7 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (found == 0) {
-    *why = "cuBLASLt has no algorithm for it";
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+    return Failed(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", why);
   }
   chosen_.emplace(key, best.algo);
   *algorithm = best.algo;
@@ -138,11 +137,9 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
 cublasStatus_t Matmul::Multiply(const Product& product, cudaStream_t stream, std::string* why) {
   Problem problem;
   cublasLtMatmulAlgo_t algorithm;
-  SHERD_RETURN_IF_FAILED(problem.Describe(product, why), "the description", why);
-  if (const cublasStatus_t status = Choose(product, problem, &algorithm, why);
-      status != CUBLAS_STATUS_SUCCESS) {
-    return status;
-  }
+  cublasStatus_t status = problem.Describe(product, why);
+  if (status == CUBLAS_STATUS_SUCCESS) status = Choose(product, problem, &algorithm, why);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   const float one = 1;
   const float before = product.accumulate ? 1 : 0;
   return Failed(cublasLtMatmul(handle_, problem.operation, &one, product.b, problem.first,

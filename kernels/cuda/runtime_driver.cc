@@ -106,11 +106,8 @@ class RuntimeDriver final : public CudaDriver {
   }
 
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override {
-    return Call([&] {
-      return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS
-                 ? cudaSuccess
-                 : cudaErrorLaunchFailure;
-    });
+    if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) return error;
+    return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS ? kSuccess : kNoProduct;
   }
   int64_t workspace_bytes() const override { return Matmul::kWorkspaceBytes; }
 

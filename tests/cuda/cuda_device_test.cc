@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -33,10 +34,45 @@ TEST_P(CudaDeviceSchedules, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
   ops->LinearForward(x.as<float>(), {w.data(), DType::kF32}, {nullptr, DType::kF32}, y.as<float>(),
                      2, 3, 4);
   EXPECT_THAT(std::string(device->status().message()),
-              HasSubstr("a product of matrices (2 × 3) · (3 × 4) of"));
+              HasSubstr("a product of matrices (2 × 3) · (4 × 3)ᵀ of bf16, to fp32 failed: "));
   double loss = 1;
   ops->CrossEntropy(y.as<float>(), nullptr, 1, 1, loss);
   EXPECT_EQ(loss, 1);
+}
+
+// F28: what the library does not compute is told as that: with its call, its answer, the shapes as
+// they are stored, and all types.
+TEST_P(CudaDeviceSchedules, AProductThatTheLibraryRefusesIsToldByCallShapesAndTypes) {
+  struct Case {
+    const char* text;
+    std::function<void(Ops&, float*)> run;
+  };
+  const Case cases[] = {
+      {"(2 × 3) · (4 × 3)ᵀ of bf16, to fp32, with a bias",
+       [](Ops& ops, float* m) {
+         ops.LinearForward(m, {m, DType::kF32}, {m, DType::kF32}, m + 64, 2, 3, 4);
+       }},
+      {"(2 × 4) · (4 × 3) of bf16, added to fp32",
+       [](Ops& ops, float* m) {
+         ops.LinearBackwardInput(m, {m, DType::kF32}, m + 64, 2, 3, 4, /*accumulate=*/true);
+       }},
+      {"(5 × 2)ᵀ · (5 × 3) of bf16, to bf16",
+       [](Ops& ops, float* m) {
+         ops.LinearBackwardWeight(m, m, {m + 64, DType::kBF16, false},
+                                  {nullptr, DType::kF32, false}, 5, 3, 2);
+       }},
+  };
+  for (const Case& refused : cases) {
+    const auto device = OpenSoftwareDevice({.schedule = GetParam(), .refused_rows = 2});
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+    const Buffer matrices(meter, Pool::kActivations, 1024);
+    refused.run(*ops, matrices.as<float>());
+    EXPECT_EQ(device->status(),
+              absl::InternalError(absl::StrCat(
+                  "cuda:0: a product of matrices ", refused.text,
+                  " failed: cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,

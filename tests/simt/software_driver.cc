@@ -265,21 +265,19 @@ CudaDriver::Error SoftwareDriver::MemsetAsync(void* memory, int byte, size_t byt
 
 CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* stream,
                                            std::string* why) {
-  if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) {
-    *why = "as the test asks";
-    return error;
-  }
+  if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) return error;
   // As cuBLASLt, whose list of types has no other.
-  if (product.result != DType::kF32 &&
-      (product.operands == DType::kF32 || product.bias != nullptr)) {
-    *why = "such types are not supported";
-    return kInvalidValue;
+  const bool unknown_types =
+      product.result != DType::kF32 && (product.operands == DType::kF32 || product.bias != nullptr);
+  if (unknown_types || product.m == options_.refused_rows) {
+    *why = "cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED";
+    return kNoProduct;
   }
   for (const void* const pointer : {product.a, product.b, static_cast<const void*>(product.d),
                                     static_cast<const void*>(product.bias)}) {
     if (reinterpret_cast<uintptr_t>(pointer) % kProductAlignment == 0) continue;
-    *why = "less aligned than algorithms are chosen for";
-    return kInvalidValue;
+    *why = "cublasLtMatmul failed: less aligned than its algorithm was chosen for";
+    return kNoProduct;
   }
   ++holdings_->products;
   {

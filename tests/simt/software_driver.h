@@ -53,6 +53,8 @@ struct SoftwareDriverOptions {
   // everything after it.
   std::string failing_call = {};
   int failing_time = 1;
+  // Products with so many rows are not supported, and nothing else is wrong.
+  int64_t refused_rows = 0;
 };
 
 // CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
