@@ -11,9 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "kernels/cuda/device_arena.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/cuda/wait.h"
 #include "kernels/device.h"
 
 namespace sherd {
@@ -22,9 +24,11 @@ namespace sherd {
 // arena. Threads as Device and MemorySource say.
 class CudaDevice final : public Accelerator, public MemorySource {
  public:
-  // kInternal with the call when the driver refuses one.
+  // kInternal with the call when the driver refuses one. What is not done `hang_limit` after it was
+  // waited for, or marked, ends the device: its status is kDeadlineExceeded then.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(std::unique_ptr<CudaDriver> driver,
-                                                          std::string name);
+                                                          std::string name,
+                                                          absl::Duration hang_limit = kHangLimit);
   ~CudaDevice() override;
 
   absl::string_view name() const override { return name_; }
@@ -65,22 +69,25 @@ class CudaDevice final : public Accelerator, public MemorySource {
  private:
   class EventMark;
 
-  CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name);
+  CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name, absl::Duration hang_limit);
   absl::Status OpenStreams();
-  // Waits for both streams.
-  absl::Status Quiet();
-  absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
-  void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for both streams, unless the device hangs.
+  absl::Status Quiet() ABSL_LOCKS_EXCLUDED(events_mutex_);
+  // Waits for what is enqueued on the stream.
+  absl::Status AwaitStream(CUstream_st* stream) ABSL_LOCKS_EXCLUDED(events_mutex_);
+  absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(events_mutex_);
+  void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(events_mutex_);
   // `error` with the device's name.
   absl::Status Named(const absl::Status& error) const;
 
   const std::unique_ptr<CudaDriver> driver_;
   const std::string name_, model_, fingerprint_;
+  const absl::Duration hang_limit_;
   CUstream_st* compute_ = nullptr;
   CUstream_st* communication_ = nullptr;
   std::optional<Staging> compute_staging_;
   int64_t memory_bytes_ = 0;
-  mutable std::atomic<bool> failed_{false};
+  mutable std::atomic<bool> failed_{false}, hangs_{false};
 
   absl::Mutex fetch_mutex_;  // one copy on the communication stream at a time
   std::optional<Staging> fetch_staging_ ABSL_GUARDED_BY(fetch_mutex_);
@@ -88,7 +95,9 @@ class CudaDevice final : public Accelerator, public MemorySource {
   mutable absl::Mutex mutex_;
   mutable absl::Status status_ ABSL_GUARDED_BY(mutex_);
   DeviceArena arena_ ABSL_GUARDED_BY(mutex_);
-  std::vector<CUevent_st*> free_events_ ABSL_GUARDED_BY(mutex_);
+
+  absl::Mutex events_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  std::vector<CUevent_st*> free_events_ ABSL_GUARDED_BY(events_mutex_);
 };
 
 }  // namespace sherd

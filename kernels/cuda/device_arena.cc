@@ -45,6 +45,7 @@ absl::Status DeviceArena::DropEmptySlabs() {
       std::any_of(slabs_.begin(), slabs_.end(), [](const Slab& slab) { return slab.empty(); });
   if (!any) return absl::OkStatus();
   absl::Status status = quiet_();
+  if (!status.ok()) return status;
   slabs_.remove_if([&](const Slab& slab) {
     if (!slab.empty()) return false;
     // A device that has failed takes nothing back, and the process ends.

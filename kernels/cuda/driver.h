@@ -36,13 +36,12 @@ class CudaDriver {
   // High priority: kernels of it go first where both could run.
   virtual Error StreamCreate(CUstream_st** stream, bool high_priority) = 0;
   virtual Error StreamDestroy(CUstream_st* stream) = 0;
-  virtual Error StreamSynchronize(CUstream_st* stream) = 0;
 
   virtual Error EventCreate(CUevent_st** event) = 0;
   virtual Error EventDestroy(CUevent_st* event) = 0;
   virtual Error EventRecord(CUevent_st* event, CUstream_st* stream) = 0;
-  virtual Error EventSynchronize(CUevent_st* event) = 0;
-  // kNotReady: what was enqueued before it is under way.
+  // kNotReady: what was enqueued before it is under way. That is how the host waits (wait.h): no
+  // call that does so within the driver is here.
   virtual Error EventQuery(CUevent_st* event) = 0;
 
   // In either direction or within the device; host memory is page-locked.

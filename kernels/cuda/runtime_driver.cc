@@ -77,22 +77,14 @@ class RuntimeDriver final : public CudaDriver {
   Error StreamDestroy(CUstream_st* stream) override {
     return Call([&] { return cudaStreamDestroy(stream); });
   }
-  Error StreamSynchronize(CUstream_st* stream) override {
-    return Call([&] { return cudaStreamSynchronize(stream); });
-  }
   Error EventCreate(CUevent_st** event) override {
-    return Call([&] {
-      return cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync);
-    });
+    return Call([&] { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); });
   }
   Error EventDestroy(CUevent_st* event) override {
     return Call([&] { return cudaEventDestroy(event); });
   }
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override {
     return Call([&] { return cudaEventRecord(event, stream); });
-  }
-  Error EventSynchronize(CUevent_st* event) override {
-    return Call([&] { return cudaEventSynchronize(event); });
   }
   Error EventQuery(CUevent_st* event) override {
     return Call([&] { return cudaEventQuery(event); });

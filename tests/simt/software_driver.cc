@@ -171,21 +171,10 @@ CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool) {
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st* stream) {
+CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st*) {
   // The object stays until the end: after a failure, work of it may be running.
   --holdings_->streams;
-  return StreamSynchronize(stream);
-}
-
-CudaDriver::Error SoftwareDriver::StreamSynchronize(CUstream_st* stream) {
-  if (const Error error = Begin("cudaStreamSynchronize"); error != kSuccess) return error;
-  auto& known = *static_cast<Stream*>(stream);
-  uint64_t all = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    all = known.enqueued;
-  }
-  return RunUntil(known, all);
+  return kSuccess;
 }
 
 CudaDriver::Error SoftwareDriver::EventCreate(CUevent_st** event) {
@@ -209,18 +198,9 @@ CudaDriver::Error SoftwareDriver::EventRecord(CUevent_st* event, CUstream_st* st
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::EventSynchronize(CUevent_st* event) {
-  if (const Error error = Begin("cudaEventSynchronize"); error != kSuccess) return error;
-  Event known;
-  {
-    absl::MutexLock lock(&mutex_);
-    known = *reinterpret_cast<Event*>(event);
-  }
-  return known.stream == nullptr ? kSuccess : RunUntil(*known.stream, known.count);
-}
-
 CudaDriver::Error SoftwareDriver::EventQuery(CUevent_st* event) {
   if (const Error error = Begin("cudaEventQuery"); error != kSuccess) return error;
+  if (holdings_->hangs) return kNotReady;
   Event known;
   {
     absl::MutexLock lock(&mutex_);
@@ -298,7 +278,7 @@ CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> 
     stream.waiting.push_back(std::move(work));
     count = ++stream.enqueued;
   }
-  if (options_.schedule == Schedule::kLate) return kSuccess;
+  if (options_.schedule == Schedule::kLate || holdings_->hangs) return kSuccess;
   // As on a device, what comes of it is told by a later call.
   RunUntil(stream, count);
   return kSuccess;

@@ -36,6 +36,7 @@ struct SoftwareHoldings {
   std::atomic<int64_t> events{0};
   std::atomic<int64_t> products{0};  // computed so far
   std::atomic<int64_t> launches{0};  // of kernels, so far
+  std::atomic<bool> hangs{false};    // set by a test: nothing that is enqueued is done any more
   // What algorithms of products were chosen by, so far.
   absl::Mutex mutex;
   std::set<ProductKey> product_keys ABSL_GUARDED_BY(mutex);
@@ -74,11 +75,9 @@ class SoftwareDriver final : public CudaDriver {
   Error MemGetInfo(size_t* free, size_t* total) override;
   Error StreamCreate(CUstream_st** stream, bool high_priority) override;
   Error StreamDestroy(CUstream_st* stream) override;
-  Error StreamSynchronize(CUstream_st* stream) override;
   Error EventCreate(CUevent_st** event) override;
   Error EventDestroy(CUevent_st* event) override;
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override;
-  Error EventSynchronize(CUevent_st* event) override;
   // Not ready when it is asked first after a record, whatever has run.
   Error EventQuery(CUevent_st* event) override;
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override;
