@@ -40,6 +40,50 @@ TEST_P(CudaDeviceSchedules, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
   EXPECT_EQ(loss, 1);
 }
 
+// A GPU faults where the processor would read on: whatever is given memory of the host fails here
+// as well.
+TEST_P(CudaDeviceSchedules, MemoryOfTheHostIsRefusedByKernelsProductsAndCopies) {
+  std::vector<float> host(64);
+  struct Case {
+    const char* text;
+    std::function<void(CudaDevice&, Ops&, float*)> run;
+  };
+  const Case cases[] = {
+      {"GeluForwardKernel: a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) { ops.GeluForward(host.data(), there, 8); }},
+      {"GeluForwardKernel: a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) { ops.GeluForward(there, host.data(), 8); }},
+      // A pointer within a structure.
+      {": a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         const AdamWState state{there, there + 8, there + 16};
+         const AdamWState wrong{there, host.data(), there + 16};
+         ops.AdamW({there + 24, DType::kF32, false}, state, wrong, there + 32, DType::kF32,
+                   {.lr = 1, .beta1 = 0.9, .beta2 = 0.9, .eps = 1, .step = 1, .grad_scale = 1}, 8);
+       }},
+      {"failed: an illegal memory access (700)",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         ops.LinearForward(host.data(), {there, DType::kF32}, {nullptr, DType::kF32}, there + 8, 2,
+                           2, 2);
+       }},
+      {"failed: an illegal memory access (700)",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         ops.LinearBackwardInput(there, {there, DType::kF32}, host.data(), 2, 2, 2, false);
+       }},
+      {"cudaMemcpyAsync failed",
+       [&](CudaDevice& device, Ops&, float* there) { device.CopyWithin(there, host.data(), 8); }},
+  };
+  for (const Case& wrong : cases) {
+    const auto device = OpenSoftwareDevice({.schedule = GetParam()});
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = false});
+    const Buffer there(meter, Pool::kActivations, 1024);
+    wrong.run(*device, *ops, there.as<float>());
+    EXPECT_TRUE(absl::IsInternal(device->Synchronize())) << wrong.text;
+    EXPECT_THAT(std::string(device->status().message()), HasSubstr(wrong.text));
+  }
+}
+
 // F28: what the library does not compute is told as that: with its call, its answer, the shapes as
 // they are stored, and all types.
 TEST_P(CudaDeviceSchedules, AProductThatTheLibraryRefusesIsToldByCallShapesAndTypes) {

@@ -18,6 +18,7 @@ namespace sherd::simt {
 namespace {
 
 constexpr CudaDriver::Error kInvalidValue = 1;
+constexpr CudaDriver::Error kIllegalAddress = 700;
 constexpr CudaDriver::Error kLaunchFailure = 719;
 constexpr CudaDriver::Error kMadeToFail = 999;
 constexpr size_t kPage = 4096;
@@ -29,7 +30,11 @@ size_t InPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 class SoftwareDriver::Stream final : public CUstream_st {
  public:
   explicit Stream(SoftwareDriver& driver) : driver_(driver) {}
-  cudaError_t Launch(std::function<bool()> launch) override {
+  cudaError_t Launch(std::function<bool()> launch,
+                     const std::vector<const void*>& pointers) override {
+    for (const void* const pointer : pointers) {
+      if (pointer != nullptr && !driver_.Reaches(pointer, 0)) return kIllegalAddress;
+    }
     ++driver_.holdings_->launches;
     return driver_.Enqueue(*this, std::move(launch));
   }
@@ -84,6 +89,8 @@ std::string SoftwareDriver::Text(Error error) {
       return "out of memory (2)";
     case kInvalidValue:
       return "invalid argument (1)";
+    case kIllegalAddress:
+      return "an illegal memory access (700): a pointer is to memory that is not the device's";
     case kLaunchFailure:
       return absl::StrCat("unspecified launch failure (719): ", report_);
     default:
@@ -252,6 +259,16 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
   if (unknown_types || product.m == options_.refused_rows) {
     *why = "cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED";
     return kNoProduct;
+  }
+  const auto reaches = [this](const void* begin, int64_t elements, DType dtype) {
+    return Reaches(begin, static_cast<size_t>(elements * SizeOf(dtype)));
+  };
+  if (!reaches(product.a, product.m * product.k, product.operands) ||
+      !reaches(product.b, product.k * product.n, product.operands) ||
+      !reaches(product.d, product.m * product.n, product.result) ||
+      (product.bias != nullptr && !reaches(product.bias, product.n, DType::kF32)) ||
+      !Reaches(product.workspace, static_cast<size_t>(product.workspace_bytes))) {
+    return kIllegalAddress;
   }
   for (const void* const pointer : {product.a, product.b, static_cast<const void*>(product.d),
                                     static_cast<const void*>(product.bias)}) {

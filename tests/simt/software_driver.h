@@ -60,8 +60,8 @@ struct SoftwareDriverOptions {
 
 // CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
 // full of ones at first; kernels run on the executor, products of matrices by the processor's
-// library. All work runs on one thread of the driver's own, in each stream's order. Copies are
-// refused unless both ends are the device's or page-locked.
+// library. All work runs on one thread of the driver's own, in each stream's order. Copies, kernels
+// and products are refused unless what their pointers name is the device's or page-locked.
 class SoftwareDriver final : public CudaDriver {
  public:
   explicit SoftwareDriver(const SoftwareDriverOptions& options = {});
@@ -100,7 +100,7 @@ class SoftwareDriver final : public CudaDriver {
   void Work() ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
   // Lets the device's memory be touched, or not.
   void Guard(bool closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mutex_);
-  // Whether a copy may read or write it.
+  // Whether it is the device's, or page-locked.
   bool Reaches(const void* begin, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SoftwareDriverOptions options_;
