@@ -82,6 +82,28 @@ class Device(EndToEnd):
         self.start("sherd-worker", *arguments, "--name", "new")
         self.wait_for_state(job, "SUCCEEDED")
 
+    def test_what_a_worker_holds_outlives_its_device(self):
+        self.start_coordinator()
+        arguments = ["--coordinator", self.address, "--data-root", self.scratch, "--output-root", self.scratch,
+                     "--device", "cuda:0", "--device-library", LIBRARY]
+        failing = self.start("sherd-worker", *arguments, "--name", "failing",
+                             env={**self.environment(), "SHERD_TEST_FAILING_PRODUCT": "600"})
+        self.wait_for_workers(1)
+        job = self.submit(self.job(steps=12, workers=1))
+        events = self.follow(job)
+        # Nobody but the worker whose device fails holds what it has committed.
+        wait_for(lambda: "since the device has failed" in self.log_of(failing), "a device that fails")
+        self.start("sherd-worker", *arguments, "--name", "new")
+        told = events.finish()
+        self.assertEqual(self.state(job), "SUCCEEDED")
+        steps = [event["step"] for event in told if event["event"] == "step"]
+        self.assertEqual(steps, list(range(1, 13)))
+        self.assertFalse([event for event in told if event["event"] == "rollback"], told)
+        resumed = [event["resumed_step"] for event in told if event["event"] == "epoch" and event["epoch"] > 1]
+        self.assertTrue(resumed and min(resumed) > 0, told)
+        wait_for(lambda: failing.poll() is not None, "the end of the worker whose device has failed")
+        self.assertEqual(failing.returncode, 70)
+
     def needed(self, path):
         """The libraries that a program or library asks the loader for, and those that these ask for."""
         direct = subprocess.run(["readelf", "-d", str(path)], capture_output=True, text=True, check=True).stdout
