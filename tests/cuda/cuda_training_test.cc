@@ -119,6 +119,27 @@ TEST_F(CudaTraining, HasTheSameBitsOverStrategiesAndWorlds) {
   }
 }
 
+// F1: of heads and layers of odd sizes no tensor lies alike under two layouts, and yet every
+// product is asked for with the same properties, so that a library cannot choose otherwise.
+TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    std::set<ProductKey> reference;
+    for (const int world : {1, 2, 3}) {
+      for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+        v1::JobSpec spec = Job(strategy, type, 6, 1);
+        spec.mutable_model()->set_hidden(26);
+        spec.mutable_model()->set_ffn(37);
+        const auto holdings = std::make_shared<SoftwareHoldings>();
+        TrainOnDevices(spec, world, {.holdings = holdings});
+        absl::MutexLock lock(&holdings->mutex);
+        EXPECT_FALSE(holdings->product_keys.empty());
+        if (reference.empty()) reference = holdings->product_keys;
+        EXPECT_EQ(holdings->product_keys, reference) << strategy << " world " << world;
+      }
+    }
+  }
+}
+
 // F8: late is as late as can be, guarded as early; and no schedule of threads changes a bit.
 TEST_F(CudaTraining, HasTheSameBitsWheneverTheDeviceComputes) {
   const v1::JobSpec spec = Job("zero2", v1::DATA_TYPE_BF16, 3);
