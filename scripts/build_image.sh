@@ -33,10 +33,12 @@ moment=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/docker scripts/b
   2>/dev/null || true)}
 # Without a repository around.
 : "${moment:=$(stat -c %Y deploy/docker/Dockerfile)}"
-# Without the archive, or the right to mount, this machine cannot build; else the image is at fault.
+# Without the archive, or the right to mount, this machine cannot build; else the image is at fault, as it is where a
+# step may not do something else.
 give_up() {
   cat "$work/log" >&2
-  ! grep -qE 'Could not (resolve|connect)|Temporary failure|Failed to fetch|Unable to connect|[Oo]peration not permitted' "$work/log" || exit 77
+  ! grep -qE -e 'Could not (resolve|connect)|Temporary failure|Failed to fetch|Unable to connect' \
+    -e '\b(u?mount|mounting|namespaces?|unshare|fork/exec)\b.*[Oo]peration not permitted' "$work/log" || exit 77
   exit 1
 }
 scratch=$(mktemp -d)

@@ -59,7 +59,12 @@ class BuildImage(unittest.TestCase):
             done = self.build(failure)
             self.assertEqual(done.returncode, 77, done.stderr)
             self.assertIn(failure, done.stderr)
-        self.assertEqual(self.build("Error: no such file: debian.tar").returncode, 1)
+
+    def test_a_broken_step_is_a_fault_of_the_image(self):
+        for failure in ("Error: no such file: debian.tar",
+                        "chown: changing ownership of '/var/lib/sherd': Operation not permitted"):
+            done = self.build(failure)
+            self.assertEqual(done.returncode, 1, done.stderr)
 
 
 if __name__ == "__main__":

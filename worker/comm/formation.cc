@@ -30,6 +30,11 @@ void Refuse(int link, absl::StatusCode code, std::string text) {
   (void)SendLinkMessage(link, LinkGoodbye{.code = code, .lost_peer = -1, .text = std::move(text)});
 }
 
+int PollMilliseconds(absl::Duration wait) {
+  return static_cast<int>(absl::ToInt64Milliseconds(
+      std::min(absl::Ceil(wait, absl::Milliseconds(1)), absl::Seconds(10))));
+}
+
 }  // namespace
 
 absl::Status CheckGroup(const GroupSpec& group, Transport transport) {
@@ -97,16 +102,17 @@ Formation::Formation(LinkInbox& inbox, const GroupSpec& group, int own_segment,
   }
 }
 
-absl::StatusOr<std::vector<Member>> Formation::Run(const absl::Status& own) {
+absl::StatusOr<std::vector<Member>> Formation::Run(const absl::Status& own, absl::Duration reach) {
   arrivals_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!arrivals_.valid() || (abort_ != nullptr && abort_->descriptor() < 0)) {
     const absl::Status none = absl::ResourceExhaustedError(
         absl::StrCat("rank ", group_.rank, " has no descriptor to form ", group_.group));
+    ReachLowerRanks(reach);
     SayGoodbye(none);
     return none;
   }
   inbox_.Expect(key_, arrivals_.get());
-  absl::Status formed = FormLinks(own);
+  absl::Status formed = FormLinks(own, reach);
   if (!formed.ok()) {
     if (aborted()) formed = absl::AbortedError(abort_->reason());
     SayGoodbye(formed);
@@ -122,19 +128,46 @@ absl::StatusOr<std::vector<Member>> Formation::Run(const absl::Status& own) {
   return members;
 }
 
-absl::Status Formation::FormLinks(const absl::Status& own) {
+absl::Status Formation::FormLinks(const absl::Status& own, absl::Duration reach) {
   while (true) {
     for (Link& link : links_) {
       if (link.rank == group_.rank || link.stage != Stage::kNoLink) continue;
       if (link.attempt.valid() || link.next_attempt.passed()) SHERD_RETURN_IF_ERROR(Attempt(link));
     }
     // Before anyone is given the segment, after linking to those that have to hear of it.
+    if (!own.ok()) ReachLowerRanks(reach);
     if (aborted()) return absl::AbortedError(abort_->reason());
     SHERD_RETURN_IF_ERROR(own);
     SHERD_RETURN_IF_ERROR(ClaimArrivals());
     if (Complete()) return absl::OkStatus();
     if (deadline_.passed()) return Missing();
     SHERD_RETURN_IF_ERROR(Listen());
+  }
+}
+
+void Formation::ReachLowerRanks(absl::Duration reach) {
+  const Deadline deadline(reach);
+  std::vector<Link*> missing;
+  for (Link& link : links_) {
+    if (link.rank < group_.rank && link.stage == Stage::kNoLink) missing.push_back(&link);
+  }
+  while (!missing.empty() && !aborted() && !deadline.passed()) {
+    std::vector<pollfd> polled = {{abort_ == nullptr ? -1 : abort_->descriptor(), POLLIN, 0}};
+    absl::Duration wait = deadline.left();
+    for (const Link* link : missing) {
+      if (link->attempt.valid()) {
+        polled.push_back({link->attempt.get(), POLLOUT, 0});
+      } else {
+        wait = std::min(wait, link->next_attempt.left());
+      }
+    }
+    ::poll(polled.data(), polled.size(), PollMilliseconds(wait));
+    const auto done = [this](Link* link) {
+      if (!link->attempt.valid() && !link->next_attempt.passed()) return false;
+      // Where nobody is, nobody waits.
+      return !Attempt(*link).ok() || link->stage != Stage::kNoLink;
+    };
+    missing.erase(std::remove_if(missing.begin(), missing.end(), done), missing.end());
   }
 }
 
@@ -150,6 +183,7 @@ absl::Status Formation::Attempt(Link& link) {
     link.next_attempt = Deadline(connects ? kReconnectAfter : kProbeEvery);
     absl::StatusOr<FileDescriptor> socket = ConnectLink(address(link.rank));
     if (absl::IsUnavailable(socket.status())) return WentAway(link.rank);
+    lack_ = IsOwnLack(socket.status()) ? socket.status() : absl::OkStatus();
     if (absl::IsResourceExhausted(socket.status())) return absl::OkStatus();  // again, later
     SHERD_RETURN_IF_ERROR(socket.status());
     link.attempt = *std::move(socket);
@@ -246,9 +280,7 @@ absl::Status Formation::Listen() {
       wait = std::min(wait, link.next_attempt.left());
     }
   }
-  const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(
-      std::min(absl::Ceil(wait, absl::Milliseconds(1)), absl::Seconds(10))));
-  ::poll(polled.data(), polled.size(), milliseconds);
+  ::poll(polled.data(), polled.size(), PollMilliseconds(wait));
   for (size_t i = 0; i < heard.size(); ++i) {
     const bool stirs = polled[first_link + i].revents != 0;
     if (stirs && heard[i] != nullptr) SHERD_RETURN_IF_ERROR(Hear(*heard[i]));
@@ -329,6 +361,11 @@ void Formation::SayGoodbye(const absl::Status& status) {
 }
 
 absl::Status Formation::Missing() const {
+  if (!lack_.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("rank ", group_.rank,
+                                                     " cannot link to the other ranks of ",
+                                                     group_.group, ": ", lack_.message()));
+  }
   std::vector<int> missing;
   for (const Link& link : links_) {
     if (link.rank == group_.rank || link.stage == Stage::kReady) continue;

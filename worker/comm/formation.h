@@ -54,8 +54,10 @@ class Formation {
   Formation(const Formation&) = delete;
 
   // Every member by rank; the own place is empty. Errors are those of FormCommunicator. Call once.
-  // Where this member cannot be one of the group, by `own`, that is the error, of the others, too.
-  absl::StatusOr<std::vector<Member>> Run(const absl::Status& own = absl::OkStatus());
+  // Where this member cannot be one of the group, by `own`, that is the error, of the others, too:
+  // those of lower rank are told if they are reached within `reach`.
+  absl::StatusOr<std::vector<Member>> Run(const absl::Status& own = absl::OkStatus(),
+                                          absl::Duration reach = absl::Milliseconds(300));
 
  private:
   enum class Stage { kNoLink, kSaidHello, kSentSegment, kReady };
@@ -71,7 +73,9 @@ class Formation {
     SharedSegment segment;
   };
 
-  absl::Status FormLinks(const absl::Status& own);
+  absl::Status FormLinks(const absl::Status& own, absl::Duration reach);
+  // Links to every lower rank that it can within `reach`; an abort ends it.
+  void ReachLowerRanks(absl::Duration reach);
   bool Complete() const;
   // Goes on with linking to a lower rank, or with looking after a higher one that has not come.
   absl::Status Attempt(Link& link);
@@ -106,6 +110,7 @@ class Formation {
   const Deadline deadline_;
   FormationAbort* const abort_;
   FileDescriptor arrivals_;  // readable when the inbox has a link for us
+  absl::Status lack_;        // of sockets, as the last attempt found it
   std::vector<Link> links_;  // by rank, then lane; those of the own rank stay empty
 };
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -18,6 +19,8 @@
 
 namespace sherd {
 namespace {
+
+constexpr char kOwnLackUrl[] = "sherd.dev/own_lack";
 
 absl::Status ErrnoStatus(absl::StatusCode code, absl::string_view what) {
   return absl::Status(code, absl::StrCat(what, ": ", std::strerror(errno)));
@@ -43,10 +46,19 @@ void SendAtOnceAndProbe(int link) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+bool OutOfResources() {
+  return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+}
+
 absl::StatusOr<FileDescriptor> NewSocket(int family) {
   const int kind = family == AF_UNIX ? SOCK_SEQPACKET : SOCK_STREAM;
   FileDescriptor socket(::socket(family, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return ErrnoStatus(absl::StatusCode::kResourceExhausted, "socket");
+  if (!socket.valid()) {
+    const bool own = OutOfResources();
+    absl::Status error = ErrnoStatus(absl::StatusCode::kResourceExhausted, "socket");
+    if (own) error.SetPayload(kOwnLackUrl, absl::Cord());
+    return error;
+  }
   if (family != AF_UNIX) SendAtOnceAndProbe(socket.get());
   return socket;
 }
@@ -102,7 +114,7 @@ absl::StatusOr<FileDescriptor> AcceptLink(int listener) {
     return link;
   }
   if (link.valid()) return BelongsToThisUser(link.get()) ? std::move(link) : FileDescriptor();
-  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+  if (OutOfResources()) {
     return ErrnoStatus(absl::StatusCode::kResourceExhausted, "accept");
   }
   return FileDescriptor();
@@ -121,6 +133,8 @@ absl::StatusOr<FileDescriptor> ConnectLink(absl::string_view address) {
   return ErrnoStatus(
       try_again ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable, address);
 }
+
+bool IsOwnLack(const absl::Status& error) { return error.GetPayload(kOwnLackUrl).has_value(); }
 
 LinkAttempt CheckAttempt(int link) {
   pollfd waiting = {link, POLLOUT, 0};

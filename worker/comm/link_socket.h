@@ -27,9 +27,13 @@ absl::StatusOr<FileDescriptor> ListenForTcpLinks(const std::string& host, std::s
 absl::StatusOr<FileDescriptor> AcceptLink(int listener);
 
 // Connects, or begins to. kUnavailable when nobody listens there, which means that the process that
-// did has ended; kResourceExhausted when its queue is full, descriptors ran out or there is no way
-// to it (try again); kInvalidArgument for an address of another kind.
+// did has ended; kResourceExhausted when its queue is full or there is no way to it (try again),
+// or, by IsOwnLack, when this process can open no socket; kInvalidArgument for an address of
+// another kind.
 absl::StatusOr<FileDescriptor> ConnectLink(absl::string_view address);
+// Whether it is this process that has no descriptors or memory left for a socket: no peer is to
+// blame, and no Goodbye says it.
+bool IsOwnLack(const absl::Status& error);
 // Whether ConnectLink's connection has come about. kRefused as kUnavailable there, kFailed as
 // kResourceExhausted.
 enum class LinkAttempt { kConnected, kUnderWay, kRefused, kFailed };

@@ -77,7 +77,7 @@ absl::StatusOr<LinkStream> LinkStream::Connect(const std::string& address, std::
       if (attempt == LinkAttempt::kConnected) return stream;
       if (attempt == LinkAttempt::kRefused) return Gone();
       stream.link_.Close();
-    } else if (!absl::IsResourceExhausted(link.status())) {
+    } else if (!absl::IsResourceExhausted(link.status()) || IsOwnLack(link.status())) {
       return link.status();
     }
     if (deadline.passed()) return absl::DeadlineExceededError("there is no way to it");

@@ -30,7 +30,8 @@ class LinkStream {
   // `ends` are polled, and must stay open as long as the stream.
   LinkStream(FileDescriptor link, std::vector<int> ends)
       : link_(std::move(link)), ends_(std::move(ends)) {}
-  // Connects to "tcp:HOST:PORT". kUnavailable when nobody listens there; kDeadlineExceeded.
+  // Connects to "tcp:HOST:PORT". kUnavailable when nobody listens there; kDeadlineExceeded;
+  // kResourceExhausted, by IsOwnLack, at once when this process can open no socket.
   static absl::StatusOr<LinkStream> Connect(const std::string& address, std::vector<int> ends,
                                             const Deadline& deadline);
   LinkStream(LinkStream&&) = default;

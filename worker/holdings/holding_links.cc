@@ -95,8 +95,8 @@ absl::StatusOr<ReceivedLinkMessage> Ask(const std::string& address, const LinkHo
       SHERD_RETURN_IF_ERROR(SendLinkMessage(link->get(), wish, attached));
       return Await(link->get(), abort, deadline);
     }
-    // Its queue of connections is full.
-    if (!absl::IsResourceExhausted(link.status()) || deadline.passed()) return link.status();
+    const bool queue_full = absl::IsResourceExhausted(link.status()) && !IsOwnLack(link.status());
+    if (!queue_full || deadline.passed()) return link.status();
     if (abort != nullptr && abort->aborted()) return absl::AbortedError(abort->reason());
     ::poll(nullptr, 0, kRetryMs);
   }

@@ -48,8 +48,8 @@ inline constexpr absl::Duration kHoldingAnswerTime = absl::Seconds(5);
 
 // Has the process at `address` keep `segment`, of an epoch of this secret. Blocks until it does.
 // kAborted after abort->Abort; kUnavailable when it is gone; kDeadlineExceeded; and its reasons,
-// kFailedPrecondition for an epoch that it has sealed among them. Only within a shared-memory
-// domain: kInvalidArgument else.
+// kFailedPrecondition for an epoch that it has sealed among them; by IsOwnLack, at once, when this
+// process can open no socket. Only within a shared-memory domain: kInvalidArgument else.
 absl::Status HandOver(const std::string& address, const HoldingSegment& segment,
                       const std::string& secret, const FormationAbort* abort);
 

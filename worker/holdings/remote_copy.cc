@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/comm/link_socket.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/version_stream.h"
@@ -19,7 +20,7 @@ constexpr int64_t kPieceBytes = 256 << 10;
 
 // Not told yet, or as many links as it serves.
 bool IsForLater(const absl::Status& refusal) {
-  return absl::IsNotFound(refusal) || absl::IsResourceExhausted(refusal);
+  return absl::IsNotFound(refusal) || (absl::IsResourceExhausted(refusal) && !IsOwnLack(refusal));
 }
 
 }  // namespace
@@ -96,6 +97,11 @@ absl::Status RemoteCopy::AwaitStored() {
 
 absl::Status RemoteCopy::Explain(const absl::Status& error) const {
   if (abort_.aborted()) return absl::AbortedError(abort_.reason());
+  if (IsOwnLack(error)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this rank's process cannot have its shard stored by the one at ", address_,
+                     ": ", error.message()));
+  }
   const bool over = absl::IsAborted(error) || absl::IsFailedPrecondition(error);
   const absl::Status explained(
       over ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,

@@ -24,7 +24,7 @@ class RemoteCopy {
   // Has the process at `address` ("tcp:HOST:PORT") store `segment`'s versions from now on. One that
   // has not been told yet that it is to is asked again, for kHoldingAnswerTime. `watch`
   // goes along with what is sent. `segment` and `abort` must outlive it. Also kResourceExhausted,
-  // which is nobody else's doing, when this process has no descriptor left.
+  // which is nobody else's doing, when this process has no descriptor left for it.
   static absl::StatusOr<std::unique_ptr<RemoteCopy>> Open(const std::string& address,
                                                           const HoldingSegment& segment,
                                                           const std::string& secret,

@@ -27,7 +27,8 @@ struct VersionRange {
 // A version in the memory of a process on another host, open for reading. Its holder has looked
 // whether all of it is what was stored. Not thread-safe.
 // Errors: kAborted after abort.Abort; what the holder says, kNotFound, kDataLoss and
-// kPermissionDenied among it; else kUnavailable, kDeadlineExceeded.
+// kPermissionDenied among it; by IsOwnLack when this process can open no socket; else kUnavailable,
+// kDeadlineExceeded.
 class RemoteVersion {
  public:
   // `step` of `key`, by the process at `address` ("tcp:HOST:PORT"). `abort` must outlive it.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/comm/link_socket.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 
@@ -23,6 +24,11 @@ absl::StatusOr<std::vector<std::unique_ptr<RemoteCopy>>> HandOverShard(
     }
     const absl::Status held = HandOver(holder, segment, assignment.secret(), &abort);
     if (absl::IsAborted(held)) return held;
+    if (IsOwnLack(held)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("this rank's process cannot have its shard held by the one at ", holder,
+                       ": ", held.message()));
+    }
     if (!held.ok()) {
       return WithLostHolder(
           absl::UnavailableError(absl::StrCat(

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "plan/world_layout.h"
+#include "worker/comm/link_socket.h"
 #include "worker/holdings/holding_links.h"
 #include "worker/holdings/lost_holder.h"
 #include "worker/holdings/remote_version.h"
@@ -171,9 +172,12 @@ Taken Take(const Source& source, const v1::RestorePlan& version, const OwnHoldin
     taken.status = absl::AbortedError(abort.reason());
     return taken;
   }
-  taken.status = absl::UnavailableError(absl::StrCat(
-      "the part of rank ", source.key.owner, " of step ", version.step(), " of epoch ",
-      version.epoch(), " cannot be had from ", source.address, ": ", taken.status.message()));
+  const auto code = IsOwnLack(taken.status) ? absl::StatusCode::kResourceExhausted
+                                            : absl::StatusCode::kUnavailable;
+  taken.status = absl::Status(
+      code, absl::StrCat("the part of rank ", source.key.owner, " of step ", version.step(),
+                         " of epoch ", version.epoch(), " cannot be had from ", source.address,
+                         ": ", taken.status.message()));
   if (taken.unreached) taken.status = WithLostHolder(taken.status, source.address);
   return taken;
 }

@@ -29,8 +29,9 @@ struct OwnHoldings {
 // Copies, and changes nothing of that version. The reports of the last steps come along into
 // `segment`; what else belongs to the version is returned. `watch` goes along on several threads.
 // Errors: kUnavailable when somebody who holds a part is gone, or holds it damaged (it is no longer
-// held then, so that another choice is made); kInvalidArgument when the parts do not make up what
-// the rank owns; kAborted, within the time of one piece (CopyWatch) of abort.Abort.
+// held then, so that another choice is made); kResourceExhausted when this process has no
+// descriptor left to reach them by; kInvalidArgument when the parts do not make up what the rank
+// owns; kAborted, within the time of one piece (CopyWatch) of abort.Abort.
 absl::StatusOr<VersionFigures> RestoreVersion(const v1::Assignment& assignment,
                                               const RankPlan& plan, const OwnHoldings& own,
                                               const FormationAbort& abort, const CopyWatch& watch,

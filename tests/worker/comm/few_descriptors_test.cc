@@ -85,6 +85,22 @@ TEST(FewDescriptors, EndAFormation) {
   EXPECT_THAT(formed.status().message(), HasSubstr("no descriptor to wait for the other ranks by"));
 }
 
+// Others may give some back; in the end nobody else is to blame.
+TEST_P(FewDescriptorsTest, FormNoGroupAndBlameNobodyWhoWasNotReached) {
+  Group group(2, GetParam());
+  FormOptions options = group.options();
+  options.form_timeout = absl::Milliseconds(50);
+  const GroupSpec spec = group.Spec(1);
+  Formation formation(group.inbox(1), spec, /*own_segment=*/-1, options, &group.abort(1));
+  // For arrivals; none is left for links.
+  const FewDescriptors one(1);
+  const absl::Status formed = formation.Run().status();
+  EXPECT_EQ(formed.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(formed.message(),
+            "rank 1 cannot link to the other ranks of data:0: socket: Too many open files");
+  EXPECT_EQ(LostMemberOf(formed), -1);
+}
+
 // Nothing would end its waits.
 TEST_P(FewDescriptorsTest, BeginNoFormationThatCannotBeAborted) {
   Group group(2, GetParam());

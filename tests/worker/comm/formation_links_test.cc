@@ -3,7 +3,12 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "formation_fixture.h"
 #include "worker/comm/data_link.h"
@@ -152,6 +157,81 @@ TEST_P(FormationLinks, ALinkClosedBeforeTheAnswerIsOpenedAgain) {
   auto formed = group.Form(0);
   ASSERT_TRUE(formed.ok()) << formed.status();
   EXPECT_TRUE((*formed)->Wait((*formed)->Barrier()).ok());
+  member.join();
+}
+
+// Rank 1 of three, which cannot be one of the group, beside a rank 0 whose queue is full.
+class LateToReach : public testing::TestWithParam<Transport> {
+ protected:
+  LateToReach() {
+    own_.addresses[0] = busy_address_;
+    own_.addresses[2] = probed_address_;
+    EXPECT_EQ(::listen(busy_.get(), 1), 0);
+    while (true) {
+      absl::StatusOr<FileDescriptor> link = ConnectLink(busy_address_);
+      if (!link.ok() || CheckAttempt(link->get()) == LinkAttempt::kUnderWay) break;
+      fillers_.push_back(*std::move(link));
+    }
+  }
+
+  absl::Status Run(absl::Duration reach) {
+    const int segment = GetParam() == Transport::kShm ? Formation::kNoSegment : -1;
+    Formation formation(group_.inbox(1), own_, segment, group_.options(), &group_.abort(1));
+    return formation.Run(absl::ResourceExhaustedError("no memory"), reach).status();
+  }
+  // Rank 2 is looked after when rank 0 was found busy.
+  void AwaitFirstAttempts() {
+    FileDescriptor probe;
+    while (!probe.valid()) probe = *AcceptLink(probed_.get());
+  }
+  // Takes what has come to rank 0; true when a Goodbye was among it.
+  bool HearGoodbye() {
+    for (FileDescriptor link = *AcceptLink(busy_.get()); link.valid();
+         link = *AcceptLink(busy_.get())) {
+      taken_.push_back(std::move(link));
+    }
+    bool heard = false;
+    for (const FileDescriptor& link : taken_) {
+      const ReceivedLinkMessage said = ReceiveLinkMessage(link.get());
+      const auto* goodbye = std::get_if<LinkGoodbye>(&said.message);
+      heard = heard || (said.input == LinkInput::kMessage && goodbye != nullptr &&
+                        goodbye->text == "no memory");
+    }
+    return heard;
+  }
+
+  Group group_{3, GetParam()};
+  std::string busy_address_, probed_address_;
+  const FileDescriptor busy_ = *Listen(GetParam(), &busy_address_);
+  const FileDescriptor probed_ = *Listen(GetParam(), &probed_address_);
+  GroupSpec own_ = group_.Spec(1);
+  std::vector<FileDescriptor> fillers_, taken_;
+};
+INSTANTIATE_TEST_SUITE_P(, LateToReach, testing::Values(Transport::kShm, Transport::kTcp),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(LateToReach, HearsWhyAMemberDoesNotCome) {
+  std::atomic<bool> over{false};
+  std::thread member([&] {
+    EXPECT_EQ(Run(absl::Minutes(1)), absl::ResourceExhaustedError("no memory"));
+    over = true;
+  });
+  AwaitFirstAttempts();
+  bool heard = false;
+  while (!over) heard = HearGoodbye() || heard;
+  member.join();
+  // The Hello may have come alone.
+  for (int look = 0; look < 2; ++look) heard = HearGoodbye() || heard;
+  EXPECT_TRUE(heard);
+}
+TEST_P(LateToReach, HoldsNobodyUp) {
+  EXPECT_EQ(Run(absl::Milliseconds(50)), absl::ResourceExhaustedError("no memory"));
+}
+TEST_P(LateToReach, IsNotWaitedForAfterAnAbort) {
+  std::thread member(
+      [&] { EXPECT_EQ(Run(absl::InfiniteDuration()).code(), absl::StatusCode::kAborted); });
+  AwaitFirstAttempts();
+  group_.abort(1).Abort("enough");
   member.join();
 }
 

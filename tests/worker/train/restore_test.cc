@@ -11,8 +11,10 @@
 
 #include "plan/ledger.h"
 #include "plan/world_layout.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/support/jobs.h"
 #include "worker/holdings/holding_links.h"
+#include "worker/holdings/lost_holder.h"
 #include "worker/train/rank_memory.h"
 
 namespace sherd::testing {
@@ -122,6 +124,16 @@ TEST_F(Restore, EndsInTheMiddleOfAPartOfAnotherProcess) {
 TEST_F(Restore, EndsInTheMiddleOfAPartFromAnotherHost) {
   EXPECT_LE(MovedAfterAnAbort(listener_->network_address(), nothing_, VersionBytes(*plan_) / 2),
             kWatchedBytes);
+}
+
+using FewDescriptorsRestore = Restore;
+TEST_F(FewDescriptorsRestore, BlamesNoHolder) {
+  for (const std::string& address : {listener_->address(), listener_->network_address()}) {
+    const FewDescriptors none(0);
+    const absl::Status restored = RestoreFrom(address, nothing_, nullptr).status();
+    EXPECT_EQ(restored.code(), absl::StatusCode::kResourceExhausted) << restored;
+    EXPECT_EQ(LostHolderOf(restored), "");
+  }
 }
 
 }  // namespace
