@@ -39,6 +39,8 @@ class CudaDevice final : public Accelerator, public MemorySource {
   // All of it when the driver does not say, which status() then does.
   int64_t free_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
+  std::optional<int64_t> workspace_bytes() const override { return driver_->workspace_bytes(); }
+
   void CopyIn(void* to, const void* from, int64_t bytes) override;
   void CopyOut(void* to, const void* from, int64_t bytes) override;
   void CopyWithin(void* to, const void* from, int64_t bytes) override;

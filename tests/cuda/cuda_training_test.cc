@@ -140,6 +140,33 @@ TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
   }
 }
 
+// F20: what the ledger says that ops work in on a device is what they take of it, and it is
+// reserved.
+TEST_F(CudaTraining, TheLedgerPredictsWhatOpsWorkInToTheByte) {
+  for (const bool llama : {false, true}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+      for (const int tensor : {1, 2}) {
+        v1::JobSpec spec = Job("zero3", type, 2, 1);
+        if (llama) testing::MakeLlama(spec);
+        spec.mutable_parallel()->set_tensor(tensor);
+        spec.mutable_parallel()->set_sequence_parallel(tensor > 1);
+        const Devices devices(2, {});
+        LocalEpoch epoch;
+        epoch.accelerators = devices.accelerators();
+        const std::vector<RankRecord> ranks = LocalWorld(spec, 2, std::move(epoch)).Run();
+        for (const RankRecord& rank : ranks) {
+          ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+          ASSERT_FALSE(rank.ledgers.empty());
+          const auto& scratch = rank.ledgers.back().memory().at("scratch");
+          EXPECT_GT(scratch.measured(), 0);
+          EXPECT_EQ(scratch.predicted(), scratch.measured())
+              << (llama ? "llama " : "gpt2 ") << NameOf(type) << " tensor " << tensor;
+        }
+      }
+    }
+  }
+}
+
 // F8: late is as late as can be, guarded as early; and no schedule of threads changes a bit.
 TEST_F(CudaTraining, HasTheSameBitsWheneverTheDeviceComputes) {
   const v1::JobSpec spec = Job("zero2", v1::DATA_TYPE_BF16, 3);

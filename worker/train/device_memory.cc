@@ -38,7 +38,9 @@ absl::Status PlanDeviceMemory(const v1::RankLedger& predicted, Accelerator& devi
   std::vector<std::pair<int64_t, std::string>> pools;
   int64_t needed = 0;
   for (const auto& [pool, line] : predicted.memory()) {
-    if (IsOnHost(pool)) continue;
+    // What ops of a device are known to work in is memory of it.
+    const bool of_ops = pool == "scratch" && device.workspace_bytes().has_value();
+    if (IsOnHost(pool) && !of_ops) continue;
     pools.emplace_back(line.predicted(), pool);
     needed += line.predicted();
   }

@@ -15,6 +15,7 @@
 #include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
+#include "worker/train/predicted_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
@@ -93,6 +94,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       spec_(assignment.spec()),
       plan_(plan),
       threads_(threads),
+      predicted_(PredictLedgerOn(assignment, plan, threads, accelerator)),
       mesh_(mesh),
       segment_(segment),
       observer_(observer),
@@ -137,7 +139,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
     InitializeParameters(plan, spec_.train().seed(), memory_, *ops_, device_);
   }
   metrics_.RecordMemory(meter_);
-  metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
+  metrics_.RecordPrediction(predicted_);
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -369,7 +371,7 @@ void RankJob::CountStoredFor() {
 }
 
 void RankJob::ReportLedger(const GroupCounts& step_counts) {
-  v1::RankLedger ledger = PredictLedger(assignment_, plan_, threads_);
+  v1::RankLedger ledger = predicted_;
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;
