@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 
 #include "tests/support/few_descriptors.h"
 #include "worker/holdings/lost_holder.h"
