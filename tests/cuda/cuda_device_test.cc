@@ -59,7 +59,14 @@ TEST_P(CudaDeviceSchedules, MemoryOfTheHostIsRefusedByKernelsProductsAndCopies) 
          const AdamWState state{there, there + 8, there + 16};
          const AdamWState wrong{there, host.data(), there + 16};
          ops.AdamW({there + 24, DType::kF32, false}, state, wrong, there + 32, DType::kF32,
-                   {.lr = 1, .beta1 = 0.9, .beta2 = 0.9, .eps = 1, .step = 1, .grad_scale = 1}, 8);
+                   {.lr = 1,
+                    .beta1 = 0.9,
+                    .beta2 = 0.9,
+                    .eps = 1,
+                    .weight_decay = 0,
+                    .step = 1,
+                    .grad_scale = 1},
+                   8);
        }},
       {"failed: an illegal memory access (700)",
        [&](CudaDevice&, Ops& ops, float* there) {
