@@ -80,11 +80,6 @@ constexpr char kProcess[] = "process";
 
 bool Agrees(const v1::LedgerLine& line) { return line.predicted() == line.measured(); }
 
-// What kernels of a device with memory of its own work in shows as measured alone.
-bool IsUnpredicted(const v1::RankLedger& ledger, absl::string_view pool) {
-  return pool == "scratch" && !ledger.host_memory().empty();
-}
-
 // Numbers that differ are told to the byte.
 std::string PairText(const v1::LedgerLine& line) {
   if (Agrees(line)) {
@@ -105,9 +100,7 @@ int64_t CountDifferences(const Wires& wires) {
 int64_t CountDifferences(const std::vector<v1::RankLedger>& ledgers) {
   int64_t count = 0;
   for (const v1::RankLedger& ledger : ledgers) {
-    for (const auto& [pool, line] : ledger.memory()) {
-      count += Agrees(line) || IsUnpredicted(ledger, pool) ? 0 : 1;
-    }
+    for (const auto& [pool, line] : ledger.memory()) count += Agrees(line) ? 0 : 1;
     for (const auto& [pool, line] : ledger.host_memory()) count += Agrees(line) ? 0 : 1;
     count += CountDifferences(ledger.wire()) + CountDifferences(ledger.wire_by_group());
   }
@@ -236,12 +229,10 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
   if (ranks.empty()) return "";
   const auto memory = [](const v1::RankLedger& ledger, const std::string& pool) {
     if (pool == kProcess) {
-      return ledger.process_bytes() == 0 ? std::string("-") : HumanBytes(ledger.process_bytes());
+      return ledger.process_bytes() == 0 ? "-" : HumanBytes(ledger.process_bytes());
     }
     const auto found = ledger.memory().find(pool);
-    if (found == ledger.memory().end()) return std::string("-");
-    return IsUnpredicted(ledger, pool) ? absl::StrCat("- / ", HumanBytes(found->second.measured()))
-                                       : PairText(found->second);
+    return found == ledger.memory().end() ? "-" : PairText(found->second);
   };
   const auto host_memory = [](const v1::RankLedger& ledger, const std::string& pool) {
     const auto found = ledger.host_memory().find(pool);

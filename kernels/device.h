@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -100,6 +101,9 @@ class Accelerator : public Device {
   // In bytes: all, and what nobody holds.
   virtual int64_t memory_bytes() const = 0;
   virtual int64_t free_bytes() const = 0;
+  // What the ops' products work in, where ops work in memory of the device as plan/device_scratch.h
+  // says; none: in other memory, or nobody knows in how much.
+  virtual std::optional<int64_t> workspace_bytes() const { return std::nullopt; }
   // What bits depend on beside this build's host part.
   virtual absl::string_view numerics_fingerprint() const = 0;
 };

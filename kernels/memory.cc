@@ -47,19 +47,15 @@ const char* NameOf(Pool pool) {
   return kNames[static_cast<int>(pool)];
 }
 
-void MemoryMeter::Counts::Add(Pool pool, int64_t bytes, bool summed) {
+void MemoryMeter::Counts::Add(Pool pool, int64_t bytes) {
   const auto index = static_cast<size_t>(pool);
   RaiseTo(peak_[index], current_[index].fetch_add(bytes, std::memory_order_relaxed) + bytes);
-  if (summed) RaiseTo(peak_total_, total_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  RaiseTo(peak_total_, total_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
 }
 
 void MemoryMeter::Add(Pool pool, int64_t bytes, Side side) {
-  all_.Add(pool, bytes, /*summed=*/true);
-  if (device_ != nullptr && side == Side::kHost) {
-    on_host_.Add(pool, bytes, /*summed=*/true);
-  } else {
-    on_device_.Add(pool, bytes, /*summed=*/device_ == nullptr || pool != Pool::kScratch);
-  }
+  all_.Add(pool, bytes);
+  (device_ != nullptr && side == Side::kHost ? on_host_ : on_device_).Add(pool, bytes);
 }
 
 void MemoryMeter::Allocated(Pool pool, int64_t bytes, Side side) { Add(pool, bytes, side); }

@@ -55,15 +55,14 @@ class MemoryMeter {
   int64_t peak(Pool pool) const { return all_.Peak(pool); }
   // The highest sum over all pools at one moment.
   int64_t peak_total() const { return all_.PeakTotal(); }
-  // Of one. The sum of a device leaves scratch out, which kernels take when they first run.
+  // Of one.
   int64_t peak(Pool pool, Side side) const { return of(side).Peak(pool); }
   int64_t peak_total(Side side) const { return of(side).PeakTotal(); }
 
  private:
   class Counts {
    public:
-    // `summed`: of the total too.
-    void Add(Pool pool, int64_t bytes, bool summed);
+    void Add(Pool pool, int64_t bytes);
     int64_t Current(Pool pool) const {
       return current_[static_cast<size_t>(pool)].load(std::memory_order_relaxed);
     }

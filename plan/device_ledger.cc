@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "plan/device_scratch.h"
 #include "plan/element_bytes.h"
 #include "plan/host_staging.h"
 #include "plan/offload.h"
@@ -39,7 +40,7 @@ void Add(Lines& lines, const char* pool, int64_t bytes) {
 }  // namespace
 
 v1::RankLedger OnDevice(const RankPlan& plan, const v1::JobSpec& spec,
-                        const v1::RankLedger& processor) {
+                        const v1::RankLedger& processor, std::optional<int64_t> workspace_bytes) {
   v1::RankLedger ledger = processor;
   Lines& device = *ledger.mutable_memory();
   Lines& host = *ledger.mutable_host_memory();
@@ -51,6 +52,7 @@ v1::RankLedger OnDevice(const RankPlan& plan, const v1::JobSpec& spec,
       Add(device, pool.c_str(), line.predicted());
     }
   }
+  if (workspace_bytes) Add(device, "scratch", PredictDeviceScratch(plan, spec, *workspace_bytes));
   const int64_t owned = VersionBytes(plan) / kVersionElementBytes;
   const int64_t element_bytes = OptimizerElementBytes(plan.param_bytes);
   if (plan.keeps_versions) {

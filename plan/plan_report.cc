@@ -140,7 +140,7 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   report.communication_seconds = report.times->communication;
   NeededMemory needed{*report.peak_bytes, *report.peak_bytes};
   if (plan.offloads && limits.device) {
-    const v1::RankLedger on_device = OnDevice(plan, spec, first);
+    const v1::RankLedger on_device = OnDevice(plan, spec, first, std::nullopt);
     needed = {Pool(on_device, "peak"), on_device.host_memory().at("peak").predicted()};
   }
   CheckLimits(limits, needed, report);
@@ -156,7 +156,8 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   }
   if (!plan.offloads) return report;
   for (const v1::RankLedger& each : report.ranks) {
-    report.on_devices.push_back(OnDevice(BuildRankPlan(spec, each.rank(), workers), spec, each));
+    report.on_devices.push_back(
+        OnDevice(BuildRankPlan(spec, each.rank(), workers), spec, each, std::nullopt));
   }
   return report;
 }

@@ -38,7 +38,8 @@ std::byte* LockedMemory::Take(Pool pool, int64_t bytes) {
 
 void LockedMemory::Give(std::byte* memory) {
   if (memory == nullptr) return;
-  quiet_();
+  // A driver waits for ever for what hangs; the process ends.
+  if (!quiet_()) return;
   remember_(Checked(driver_, driver_.FreeHost(memory), "cudaFreeHost"));
 }
 

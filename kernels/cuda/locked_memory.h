@@ -13,9 +13,10 @@ namespace sherd {
 class LockedMemory final : public MemorySource {
  public:
   // `failed` says that nothing is to be enqueued any more, `remember` hears what fails, and `quiet`
-  // is called before a piece goes back: nothing may travel there then. The driver outlives it.
+  // waits for what travels before a piece goes back; false: it hangs, and the piece stays. The
+  // driver outlives it.
   LockedMemory(CudaDriver& driver, std::function<bool()> failed,
-               std::function<void(const absl::Status&)> remember, std::function<void()> quiet);
+               std::function<void(const absl::Status&)> remember, std::function<bool()> quiet);
 
   // kResourceExhausted, as `remember` hears, names the pool and the request.
   std::byte* Take(Pool pool, int64_t bytes) override;
@@ -25,7 +26,7 @@ class LockedMemory final : public MemorySource {
   CudaDriver& driver_;
   const std::function<bool()> failed_;
   const std::function<void(const absl::Status&)> remember_;
-  const std::function<void()> quiet_;
+  const std::function<bool()> quiet_;
 };
 
 }  // namespace sherd

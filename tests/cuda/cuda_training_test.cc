@@ -119,6 +119,54 @@ TEST_F(CudaTraining, HasTheSameBitsOverStrategiesAndWorlds) {
   }
 }
 
+// F1: of heads and layers of odd sizes no tensor lies alike under two layouts, and yet every
+// product is asked for with the same properties, so that a library cannot choose otherwise.
+TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    std::set<ProductKey> reference;
+    for (const int world : {1, 2, 3}) {
+      for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+        v1::JobSpec spec = Job(strategy, type, 6, 1);
+        spec.mutable_model()->set_hidden(26);
+        spec.mutable_model()->set_ffn(37);
+        const auto holdings = std::make_shared<SoftwareHoldings>();
+        TrainOnDevices(spec, world, {.holdings = holdings});
+        absl::MutexLock lock(&holdings->mutex);
+        EXPECT_FALSE(holdings->product_keys.empty());
+        if (reference.empty()) reference = holdings->product_keys;
+        EXPECT_EQ(holdings->product_keys, reference) << strategy << " world " << world;
+      }
+    }
+  }
+}
+
+// F20: what the ledger says that ops work in on a device is what they take of it, and it is
+// reserved.
+TEST_F(CudaTraining, TheLedgerPredictsWhatOpsWorkInToTheByte) {
+  for (const bool llama : {false, true}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+      for (const int tensor : {1, 2}) {
+        v1::JobSpec spec = Job("zero3", type, 2, 1);
+        if (llama) testing::MakeLlama(spec);
+        spec.mutable_parallel()->set_tensor(tensor);
+        spec.mutable_parallel()->set_sequence_parallel(tensor > 1);
+        const Devices devices(2, {});
+        LocalEpoch epoch;
+        epoch.accelerators = devices.accelerators();
+        const std::vector<RankRecord> ranks = LocalWorld(spec, 2, std::move(epoch)).Run();
+        for (const RankRecord& rank : ranks) {
+          ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+          ASSERT_FALSE(rank.ledgers.empty());
+          const auto& scratch = rank.ledgers.back().memory().at("scratch");
+          EXPECT_GT(scratch.measured(), 0);
+          EXPECT_EQ(scratch.predicted(), scratch.measured())
+              << (llama ? "llama " : "gpt2 ") << NameOf(type) << " tensor " << tensor;
+        }
+      }
+    }
+  }
+}
+
 // F8: late is as late as can be, guarded as early; and no schedule of threads changes a bit.
 TEST_F(CudaTraining, HasTheSameBitsWheneverTheDeviceComputes) {
   const v1::JobSpec spec = Job("zero2", v1::DATA_TYPE_BF16, 3);

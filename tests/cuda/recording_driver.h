@@ -12,7 +12,7 @@
 namespace sherd {
 
 // What was enqueued of copies, in the order of calls, and what each comes after because a stream,
-// an event or a wait of the host says so.
+// an event or what the host asked says so.
 class EnqueuedCopies {
  public:
   struct Copy {
@@ -27,7 +27,7 @@ class EnqueuedCopies {
   bool Independent(size_t a, size_t b) const {
     return a != b && !copies_[a < b ? b : a].after[a < b ? a : b];
   }
-  // How often the host waited for a stream or an event.
+  // How often the host learned that an event had passed.
   int64_t waits_of_host() const { return waits_of_host_; }
 
  private:
@@ -60,11 +60,6 @@ class RecordingDriver final : public CudaDriver {
     return driver_->StreamCreate(stream, high_priority);
   }
   Error StreamDestroy(CUstream_st* stream) override { return driver_->StreamDestroy(stream); }
-  Error StreamSynchronize(CUstream_st* stream) override {
-    ++noted_.waits_of_host_;
-    Join(known_to_host_, before_[stream]);
-    return driver_->StreamSynchronize(stream);
-  }
   Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) override {
     Join(before_[stream], recorded_[event]);
     return driver_->StreamWaitEvent(stream, event);
@@ -75,12 +70,14 @@ class RecordingDriver final : public CudaDriver {
     recorded_[event] = before_[stream];
     return driver_->EventRecord(event, stream);
   }
-  Error EventSynchronize(CUevent_st* event) override {
-    ++noted_.waits_of_host_;
-    Join(known_to_host_, recorded_[event]);
-    return driver_->EventSynchronize(event);
+  Error EventQuery(CUevent_st* event) override {
+    const Error answer = driver_->EventQuery(event);
+    if (answer == kSuccess) {
+      ++noted_.waits_of_host_;
+      Join(known_to_host_, recorded_[event]);
+    }
+    return answer;
   }
-  Error EventQuery(CUevent_st* event) override { return driver_->EventQuery(event); }
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override {
     std::vector<bool>& before = before_[stream];
     Join(before, known_to_host_);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,6 +40,10 @@ struct SoftwareHoldings {
   std::atomic<int64_t> events{0};
   std::atomic<int64_t> products{0};  // computed so far
   std::atomic<int64_t> launches{0};  // of kernels, so far
+  std::atomic<bool> hangs{false};    // set by a test: nothing that is enqueued is done any more
+  // What algorithms of products were chosen by, so far.
+  absl::Mutex mutex;
+  std::set<ProductKey> product_keys ABSL_GUARDED_BY(mutex);
 
   bool empty() const {
     return memory_bytes == 0 && host_bytes == 0 && registered_bytes == 0 && streams == 0 &&
@@ -59,12 +64,14 @@ struct SoftwareDriverOptions {
   int failing_time = 1;
   // That cudaStreamWaitEvent, from 1, is answered well and forgotten; 0: none.
   int forgotten_wait = 0;
+  // Products with so many rows are not supported, and nothing else is wrong.
+  int64_t refused_rows = 0;
 };
 
 // CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
 // full of ones at first; kernels run on the executor, products of matrices by the processor's
-// library. All work runs on one thread of the driver's own, in each stream's order. Copies are
-// refused unless both ends are the device's or page-locked.
+// library. All work runs on one thread of the driver's own, in each stream's order. Copies, kernels
+// and products are refused unless what their pointers name is the device's or page-locked.
 class SoftwareDriver final : public CudaDriver {
  public:
   explicit SoftwareDriver(const SoftwareDriverOptions& options = {});
@@ -80,12 +87,10 @@ class SoftwareDriver final : public CudaDriver {
   Error MemGetInfo(size_t* free, size_t* total) override;
   Error StreamCreate(CUstream_st** stream, bool high_priority) override;
   Error StreamDestroy(CUstream_st* stream) override;
-  Error StreamSynchronize(CUstream_st* stream) override;
   Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) override;
   Error EventCreate(CUevent_st** event) override;
   Error EventDestroy(CUevent_st* event) override;
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override;
-  Error EventSynchronize(CUevent_st* event) override;
   // Not ready when it is asked first after a record, whatever has run.
   Error EventQuery(CUevent_st* event) override;
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override;
@@ -112,7 +117,7 @@ class SoftwareDriver final : public CudaDriver {
   void Work() ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
   // Lets the device's memory be touched, or not.
   void Guard(bool closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mutex_);
-  // Whether a copy may read or write it.
+  // Whether it is the device's, or page-locked.
   bool Reaches(const void* begin, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SoftwareDriverOptions options_;

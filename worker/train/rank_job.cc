@@ -9,13 +9,13 @@
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "plan/device_ledger.h"
 #include "plan/job_spec.h"
 #include "plan/model_flops.h"
 #include "plan/schedule.h"
 #include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
+#include "worker/train/predicted_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
@@ -94,6 +94,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       spec_(assignment.spec()),
       plan_(plan),
       threads_(threads),
+      predicted_(PredictLedgerOn(assignment, plan, threads, accelerator)),
       mesh_(mesh),
       segment_(segment),
       observer_(observer),
@@ -139,7 +140,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
     InitializeParameters(plan, spec_.train().seed(), memory_, *ops_, device_);
   }
   metrics_.RecordMemory(meter_);
-  metrics_.RecordPrediction(PredictedLedger());
+  metrics_.RecordPrediction(predicted_);
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -370,13 +371,8 @@ void RankJob::CountStoredFor() {
   meter_.Allocated(Pool::kReplicas, stored_for_bytes_, MemoryMeter::Side::kHost);
 }
 
-v1::RankLedger RankJob::PredictedLedger() const {
-  const v1::RankLedger processor = PredictLedger(assignment_, plan_, threads_);
-  return meter_.device() == nullptr ? processor : OnDevice(plan_, spec_, processor);
-}
-
 void RankJob::ReportLedger(const GroupCounts& step_counts) {
-  v1::RankLedger ledger = PredictedLedger();
+  v1::RankLedger ledger = predicted_;
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;

@@ -160,7 +160,6 @@ class RankJob {
   absl::Status Evaluate();
   // What the operating system says that this job made the process grow by, in bytes; 0: unknown.
   int64_t ProcessGrowth() const;
-  v1::RankLedger PredictedLedger() const;
   void ReportLedger(const GroupCounts& step_counts);
   // Counts what this process stores for ranks on other hosts, once they have come.
   void CountStoredFor();
@@ -169,6 +168,7 @@ class RankJob {
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
   const int threads_;
+  const v1::RankLedger predicted_;
   RankMesh& mesh_;
   HoldingSegment* const segment_;
   const HoldingStore* holdings_ = nullptr;  // known from Restore on
