@@ -22,14 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class DeviceOffload : public ::testing::Test {
+class DeviceOffload : public DeviceJobs {
  protected:
-  v1::JobSpec Job(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
-                  int64_t steps = 3) const {
-    v1::JobSpec spec = TinyJob(text_, strategy, type, micro_batches, steps);
-    spec.mutable_data()->add_eval(held_out_);
-    return spec;
-  }
   static v1::JobSpec Offloaded(v1::JobSpec spec) {
     spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
     return spec;
@@ -47,10 +41,6 @@ class DeviceOffload : public ::testing::Test {
       EXPECT_EQ(devices.at(rank).locked_bytes(), 0) << what;
     }
   }
-
-  TemporaryDirectory scratch_;
-  const std::string text_ = scratch_.Write("train.txt", MakeText(3000, 3));
-  const std::string held_out_ = scratch_.Write("eval.txt", MakeText(100, 4));
 };
 
 // F1, F7, F16: with and without copies of state, over worlds that do not divide the work.

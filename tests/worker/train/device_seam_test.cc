@@ -20,24 +20,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class DeviceSeam : public ::testing::Test {
+class DeviceSeam : public DeviceJobs {
  protected:
-  v1::JobSpec Job(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
-                  int64_t steps = 3) const {
-    v1::JobSpec spec = TinyJob(text_, strategy, type, micro_batches, steps);
-    spec.mutable_data()->add_eval(held_out_);
-    return spec;
-  }
   // The same on both, at one world.
   void ExpectTheProcessorsBits(const v1::JobSpec& spec, int world, const std::string& what) const {
     const v1::InvalidFields wrong = ValidateJobSpec(spec);
     ASSERT_EQ(wrong.fields_size(), 0) << wrong.DebugString();
     ExpectSameBits(TrainOnDevices(spec, world), TrainOnHost(spec, world), what);
   }
-
-  TemporaryDirectory scratch_;
-  const std::string text_ = scratch_.Write("train.txt", MakeText(3000, 3));
-  const std::string held_out_ = scratch_.Write("eval.txt", MakeText(100, 4));
 };
 
 // F1, F7: one round of micro-batches and several, with and without copies of state.

@@ -4,9 +4,13 @@
 
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "tests/support/jobs.h"
 #include "tests/support/separate_device.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 #include "tests/worker/train/outcome.h"
 
@@ -36,6 +40,21 @@ class Devices {
 
  private:
   std::vector<std::unique_ptr<SeparateDevice>> devices_;
+};
+
+// Small jobs that evaluate too.
+class DeviceJobs : public ::testing::Test {
+ protected:
+  v1::JobSpec Job(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
+                  int64_t steps = 3) const {
+    v1::JobSpec spec = TinyJob(text_, strategy, type, micro_batches, steps);
+    spec.mutable_data()->add_eval(held_out_);
+    return spec;
+  }
+
+  TemporaryDirectory scratch_;
+  const std::string text_ = scratch_.Write("train.txt", MakeText(3000, 3));
+  const std::string held_out_ = scratch_.Write("eval.txt", MakeText(100, 4));
 };
 
 inline RunOutcome TrainOnHost(const v1::JobSpec& spec, int world) {
