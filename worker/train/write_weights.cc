@@ -41,12 +41,15 @@ CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, in
 }
 
 // F15: weights that are no numbers are not published. Loss and norm are those before the last
-// update.
+// update. Every rank looks at what it writes.
 absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    ops.AddSquares(unit.worked_on().master, DType::kF32, unit.owned.size(), squares);
+    for (const ElementRange& counted : unit.counted) {
+      ops.AddSquares(unit.worked_on().master + (counted.begin - unit.owned.begin), DType::kF32,
+                     counted.size(), squares);
+    }
   }
   if (squares.nonfinite == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,
