@@ -104,6 +104,8 @@ class Accelerator : public Device {
   // What the ops' products work in, where ops work in memory of the device as plan/device_scratch.h
   // says; none: in other memory, or nobody knows in how much.
   virtual std::optional<int64_t> workspace_bytes() const { return std::nullopt; }
+  // The most channels of a head that its ops have attention for; none: any number.
+  virtual std::optional<int64_t> most_head_channels() const { return std::nullopt; }
   // What bits depend on beside this build's host part.
   virtual absl::string_view numerics_fingerprint() const = 0;
 };

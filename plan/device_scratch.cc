@@ -91,8 +91,11 @@ int64_t PredictDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec,
   calls.AddKernel(kDoubleBytes * chunk_rows);
   calls.AddKernel(NormBytes(residual_rows, hidden, llama ? 1 : 2));
   calls.AddKernel(kFloatBytes * rows * part.heads);
+  // Of gradients, and at last of weights, each counted by one rank.
   for (size_t unit = 0; unit < plan.inventory.units.size(); ++unit) {
-    calls.AddKernel(SquaresBytes(plan.Owned(static_cast<int>(unit)).size()));
+    for (const ElementRange& range : plan.Counted(static_cast<int>(unit))) {
+      calls.AddKernel(SquaresBytes(range.size()));
+    }
   }
   return workspace_bytes + kSumBytes + calls.bytes();
 }

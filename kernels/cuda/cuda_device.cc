@@ -124,6 +124,10 @@ absl::Status CudaDevice::status() const {
   return status_;
 }
 
+std::optional<int64_t> CudaDevice::most_head_channels() const {
+  return CudaKernels::kMostHeadChannels;
+}
+
 int64_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
   const absl::Status told = Checked(*driver_, driver_->MemGetInfo(&free, &total), "cudaMemGetInfo");

@@ -42,6 +42,7 @@ class CudaDevice final : public Accelerator, public MemorySource {
   int64_t free_bytes() const override ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::optional<int64_t> workspace_bytes() const override { return driver_->workspace_bytes(); }
+  std::optional<int64_t> most_head_channels() const override;
 
   void CopyIn(void* to, const void* from, int64_t bytes) override;
   void CopyOut(void* to, const void* from, int64_t bytes) override;

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/cuda_kernels.h"
-#include "plan/model_rules.h"
 #include "tests/cuda/software_device.h"
 
 namespace sherd {
@@ -132,12 +130,12 @@ INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
                            return info.param == Schedule::kGuarded ? "Guarded" : "Late";
                          });
 
-// Jobs with such heads are refused (plan/model_rules.cc); whoever comes by another way ends no
-// process.
+// A rank of a job with such heads does not begin (worker/train); whoever comes by another way ends
+// no process.
 TEST(CudaDevice, HeadsThatThereAreNoKernelsForAreAnError) {
-  static_assert(CudaKernels::kMostHeadChannels == kMaxHeadChannels);
   for (const bool backward : {false, true}) {
     const auto device = OpenSoftwareDevice();
+    EXPECT_EQ(device->most_head_channels(), 256);
     MemoryMeter meter(device->memory());
     const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
     const AttentionShape shape{

@@ -43,7 +43,7 @@ class Devices {
     for (const auto& device : devices_) all.push_back(device.get());
     return all;
   }
-  CudaDevice& at(size_t rank) { return *devices_[rank]; }
+  CudaDevice& at(size_t rank) const { return *devices_[rank]; }
 
  private:
   std::vector<std::unique_ptr<CudaDevice>> devices_;
@@ -344,6 +344,33 @@ TEST_F(CudaTraining, JobAfterJobTakesNoMoreOfTheDevice) {
     EXPECT_GT(holdings->products, 0);
   }
   EXPECT_TRUE(holdings->empty());
+}
+
+// F20: a job whose heads the device has no attention for ends there before anything begins, and
+// would at every other attempt; it is the device's limit alone.
+TEST_F(CudaTraining, HeadsThatTheDeviceHasNoKernelsForEndAJobBeforeItBegins) {
+  v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_FP32, 2, 1);
+  spec.mutable_model()->set_hidden(264);
+  spec.mutable_model()->set_heads(1);
+  spec.mutable_model()->set_kv_heads(1);
+  ASSERT_EQ(ValidateJobSpec(spec).fields_size(), 0);
+  const auto holdings = std::make_shared<SoftwareHoldings>();
+  const Devices devices(1, {.holdings = holdings});
+  const int64_t bytes = devices.at(0).slab_bytes();
+  LocalEpoch epoch;
+  epoch.accelerators = devices.accelerators();
+  const RankRecord rank = LocalWorld(spec, 1, std::move(epoch)).Run()[0];
+  EXPECT_EQ(rank.result.status,
+            absl::FailedPreconditionError("heads of this job have 264 channels, and cuda:0 takes "
+                                          "at most 256; use more heads, or workers on processors "
+                                          "alone"));
+  EXPECT_TRUE(rank.result.final);
+  EXPECT_FALSE(rank.ready);
+  EXPECT_EQ(holdings->launches, 0);
+  EXPECT_EQ(devices.at(0).slab_bytes(), bytes);
+  EXPECT_TRUE(devices.at(0).status().ok());
+
+  EXPECT_EQ(TrainOnHost(spec, 1).curve.size(), 2u + 1);
 }
 
 // A device that fails in the middle ends the job on all ranks, with the cause on its own.

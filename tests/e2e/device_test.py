@@ -104,6 +104,23 @@ class Device(EndToEnd):
         wait_for(lambda: failing.poll() is not None, "the end of the worker whose device has failed")
         self.assertEqual(failing.returncode, 70)
 
+    def test_heads_that_a_device_has_no_kernels_for_fail_the_job_there_alone(self):
+        self.start_coordinator()
+        wide = ["--set", "model.hidden=264", "--set", "model.heads=1"]
+        device = self.worker("--device", "cuda:0", "--device-library", LIBRARY)
+        self.wait_for_workers(1)
+        job = self.submit(self.job("on_device", steps=1, workers=1), *wide)
+        self.wait_for_state(job, "FAILED", "SUCCEEDED")
+        self.assertIn("heads of this job have 264 channels, and cuda:0 takes at most 256", self.get(job)["reason"])
+        # The worker goes on.
+        self.wait_for_workers(1)
+        self.assertIsNone(device.poll())
+        self.stop(device)
+        self.worker("--device", "cpu:0")
+        self.wait_for_workers(1)
+        job = self.submit(self.job("on_processor", steps=1, workers=1), *wide)
+        self.wait_for_state(job, "SUCCEEDED")
+
     def needed(self, path):
         """The libraries that a program or library asks the loader for, and those that these ask for."""
         direct = subprocess.run(["readelf", "-d", str(path)], capture_output=True, text=True, check=True).stdout

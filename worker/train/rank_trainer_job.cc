@@ -1,5 +1,7 @@
 // A job of a rank: its files, its groups, its steps, its weights.
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,16 +25,32 @@
 #include "worker/train/vote.h"
 
 namespace sherd {
+namespace {
+
+// Whether the device has attention for the model's heads. kFailedPrecondition names it.
+absl::Status CheckHeads(const ModelShape& model, const Accelerator& device) {
+  const std::optional<int64_t> most = device.most_head_channels();
+  if (!most || model.head_size() <= *most) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("heads of this job have ", model.head_size(), " channels, and ", device.name(),
+                   " takes at most ", *most, "; use more heads, or workers on processors alone"));
+}
+
+}  // namespace
 
 absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& result) {
   result.operation = "opening the data";
   const RankPlan plan = BuildRankPlan(assignment_.spec(), assignment_.rank(), assignment_.world());
+  const bool accelerated = options_.accelerator != nullptr;
+  // Saving computes nothing.
+  if (accelerated && !assignment_.save_and_stop()) {
+    SHERD_RETURN_IF_ERROR(CheckHeads(plan.shape, *options_.accelerator));
+  }
   SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
   const v1::RankLedger predicted =
       PredictLedgerOn(assignment_, plan, options_.threads, options_.accelerator);
-  const bool accelerated = options_.accelerator != nullptr;
   SHERD_RETURN_IF_ERROR(CheckHostMemory(accelerated ? predicted.host_memory() : predicted.memory(),
                                         StoredForBytes(assignment_), assignment_.ranks_on_host()));
   if (accelerated) SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator));

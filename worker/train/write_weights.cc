@@ -1,5 +1,6 @@
 #include "worker/train/write_weights.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -42,13 +43,19 @@ CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, in
 }
 
 // F15: weights that are no numbers are not published. Loss and norm are those before the last
-// update.
+// update. Every rank looks at what it writes.
 absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
+    const UnitMemory& unit = memory.unit(static_cast<int>(index));
     ReadMasters(memory, static_cast<int>(index),
                 [&](int64_t begin, int64_t end, const float* masters) {
-                  ops.AddSquares(masters, DType::kF32, end - begin, squares);
+                  for (const ElementRange& counted : unit.counted) {
+                    const int64_t from = std::max(counted.begin - unit.owned.begin, begin);
+                    const int64_t until = std::min(counted.end - unit.owned.begin, end);
+                    if (from >= until) continue;
+                    ops.AddSquares(masters + (from - begin), DType::kF32, until - from, squares);
+                  }
                 });
   }
   if (squares.nonfinite == 0) return absl::OkStatus();

@@ -73,9 +73,10 @@ TEST(LayerNorm, BackwardIsTheReferenceAndAccumulates) {
                       Stored(draw.Normal(channels), dtype)};
         if (accumulate) {
           for (size_t i = 0; i < got.dx.size(); ++i) expected.dx[i] += got.dx[i];
-          for (size_t i = 0; i < expected.dw.size(); ++i) {
-            expected.dw[i] += got.dw.values()[i];
-            expected.db[i] += got.db.values()[i];
+          const Doubles dw = got.dw.values(), db = got.db.values();
+          for (size_t i = 0; i < dw.size(); ++i) {
+            expected.dw[i] += dw[i];
+            expected.db[i] += db[i];
           }
         }
         ops->LayerNormBackward(dy.data(), x.data(), w.param(), mean.data(), rstd.data(),

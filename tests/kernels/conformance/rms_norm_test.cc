@@ -64,7 +64,8 @@ TEST(RmsNorm, BackwardIsTheReferenceAndAccumulates) {
         Stored dw(draw.Normal(channels), dtype);
         if (accumulate) {
           for (size_t i = 0; i < dx.size(); ++i) expected.dx[i] += dx[i];
-          for (size_t i = 0; i < expected.dw.size(); ++i) expected.dw[i] += dw.values()[i];
+          const Doubles before = dw.values();
+          for (size_t i = 0; i < before.size(); ++i) expected.dw[i] += before[i];
         }
         ops->RmsNormBackward(dy.data(), x.data(), w.param(), rstd.data(), dx.data(), accumulate,
                              dw.grad(accumulate), rows, channels);
