@@ -40,6 +40,14 @@ std::vector<std::string> PoolsOf(const std::vector<v1::RankLedger>& ledgers) {
   return InOrder(std::move(names), kPools, "peak");
 }
 
+std::vector<std::string> HostPoolsOf(const std::vector<v1::RankLedger>& ledgers) {
+  std::set<std::string> names;
+  for (const v1::RankLedger& ledger : ledgers) {
+    for (const auto& [name, line] : ledger.host_memory()) names.insert(name);
+  }
+  return InOrder(std::move(names), kPools, "peak");
+}
+
 std::vector<std::string> CollectivesOf(const std::vector<v1::RankLedger>& ledgers) {
   std::set<std::string> names;
   for (const v1::RankLedger& ledger : ledgers) {

@@ -99,6 +99,9 @@ Json LedgerJson(const v1::RankLedger& ledger) {
                {"wire", WiresJson(ledger.wire(), CollectivesOf({ledger}))},
                {"process_bytes", ledger.process_bytes()},
                {"optimizer_location", OptimizerLocation(ledger)}};
+  for (const std::string& pool : HostPoolsOf({ledger})) {
+    json["host_memory"][pool] = LineJson(ledger.host_memory().at(pool));
+  }
   if (ledger.wire_by_group_size() > 0) {
     json["wire_by_group"] = WiresJson(ledger.wire_by_group(), GroupsIn({ledger}));
   }

@@ -51,6 +51,21 @@ Json RankJson(const v1::RankLedger& ledger) {
   return json;
 }
 
+// Where devices have memory of their own.
+Json OnDeviceJson(const v1::RankLedger& ledger) {
+  Json memory = Json::object();
+  Json host_memory = Json::object();
+  for (const std::string& pool : PoolsOf({ledger})) {
+    memory[pool] = ledger.memory().at(pool).predicted();
+  }
+  for (const std::string& pool : HostPoolsOf({ledger})) {
+    host_memory[pool] = ledger.host_memory().at(pool).predicted();
+  }
+  return {{"rank", ledger.rank()},
+          {"memory", std::move(memory)},
+          {"host_memory", std::move(host_memory)}};
+}
+
 Json EstimateJson(const PlanReport& report, const PlanRequest& request) {
   Json json = {{"step_seconds", nullptr},
                {"compute_seconds", nullptr},
@@ -103,6 +118,9 @@ Json PlanJson(const PlanReport& report, const PlanRequest& request) {
     json["settings"] = SettingsJson(report);
     json["ranks"] = Json::array();
     for (const v1::RankLedger& rank : report.ranks) json["ranks"].push_back(RankJson(rank));
+    for (const v1::RankLedger& rank : report.on_devices) {
+      json["on_devices"].push_back(OnDeviceJson(rank));
+    }
   }
   return json;
 }

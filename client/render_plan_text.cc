@@ -103,6 +103,32 @@ std::string OffloadText(const PlanReport& report) {
   return offloads ? kOffloadSentence : "";
 }
 
+// What a device with memory of its own and its host hold, beside what kernels take.
+std::string OnDevicesText(const PlanReport& report) {
+  if (report.on_devices.empty()) return "";
+  Rows rows = {{"pool"}};
+  for (const v1::RankLedger& rank : report.on_devices) {
+    rows.front().push_back(absl::StrCat("rank ", rank.rank(), " device"));
+    rows.front().emplace_back("host");
+  }
+  std::vector<v1::RankLedger> both = report.on_devices;
+  for (v1::RankLedger& each : both) {
+    each.mutable_memory()->insert(each.host_memory().begin(), each.host_memory().end());
+  }
+  const auto size = [](const auto& memory, const std::string& pool) {
+    const auto found = memory.find(pool);
+    return found == memory.end() ? "-" : HumanBytes(found->second.predicted());
+  };
+  for (const std::string& pool : PoolsOf(both)) {
+    std::vector<std::string>& row = rows.emplace_back(1, pool);
+    for (const v1::RankLedger& rank : report.on_devices) {
+      row.push_back(size(rank.memory(), pool));
+      row.push_back(size(rank.host_memory(), pool));
+    }
+  }
+  return absl::StrCat("\nThe same on a GPU\n", NumbersTable(rows));
+}
+
 std::string RankTables(const PlanReport& report, const PlanRequest& request) {
   Rows memory = {{"pool"}};
   std::vector<std::string> columns;
@@ -119,7 +145,7 @@ std::string RankTables(const PlanReport& report, const PlanRequest& request) {
   }
   std::string text =
       absl::StrCat("Memory of a rank\n", NumbersTable(memory), OffloadText(report),
-                   "\nSent by a rank in one step\n",
+                   OnDevicesText(report), "\nSent by a rank in one step\n",
                    WireRows(
                        "collective", report.ranks, columns, CollectivesOf(report.ranks),
                        [](const v1::RankLedger& ledger) -> const auto& { return ledger.wire(); }));

@@ -101,6 +101,7 @@ int64_t CountDifferences(const std::vector<v1::RankLedger>& ledgers) {
   int64_t count = 0;
   for (const v1::RankLedger& ledger : ledgers) {
     for (const auto& [pool, line] : ledger.memory()) count += Agrees(line) ? 0 : 1;
+    for (const auto& [pool, line] : ledger.host_memory()) count += Agrees(line) ? 0 : 1;
     count += CountDifferences(ledger.wire()) + CountDifferences(ledger.wire_by_group());
   }
   return count;
@@ -233,6 +234,10 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
     const auto found = ledger.memory().find(pool);
     return found == ledger.memory().end() ? "-" : PairText(found->second);
   };
+  const auto host_memory = [](const v1::RankLedger& ledger, const std::string& pool) {
+    const auto found = ledger.host_memory().find(pool);
+    return found == ledger.host_memory().end() ? "-" : PairText(found->second);
+  };
   const auto wire = [](const v1::RankLedger& ledger, const std::string& collective) {
     const auto found = ledger.wire().find(collective);
     return found == ledger.wire().end() ? "-" : PairText(found->second.bytes());
@@ -254,9 +259,14 @@ std::string LedgerTables(const std::vector<v1::RankLedger>& ledgers) {
                     PerRank("group", ranks, groups, group_wire));
   }
   const bool offloads = ranks.front().offload() == v1::OFFLOAD_OPTIMIZER;
+  std::string on_hosts;
+  if (const std::vector<std::string> names = HostPoolsOf(ranks); !names.empty()) {
+    on_hosts = absl::StrCat("\nOn the hosts beside it: predicted / measured\n",
+                            PerRank("pool", ranks, names, host_memory));
+  }
   return absl::StrCat("Peak memory by rank and pool: predicted / measured\n",
-                      PerRank("pool", ranks, pools, memory), offloads ? kOffloadSentence : "", "\n",
-                      sent, "\n", LedgerVerdict(ranks));
+                      PerRank("pool", ranks, pools, memory), offloads ? kOffloadSentence : "",
+                      on_hosts, "\n", sent, "\n", LedgerVerdict(ranks));
 }
 
 std::string StepLine(const v1::StepReport& step, int64_t steps,

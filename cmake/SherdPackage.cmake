@@ -1,7 +1,14 @@
-# The Debian package of all programs and both units:  cpack --config build/release/CPackConfig.cmake -B build/package
+# The Debian package of all programs, the back end for GPUs where it is built, and both units:  cpack --config build/release/CPackConfig.cmake -B build/package
 foreach(program sherd sherd-coordinator sherd-worker)
   install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} DESTINATION bin)
 endforeach()
+# Where the worker looks for it (worker/device/open_device.h). It finds cuBLASLt as the system does.
+if(TARGET sherd_cuda)
+  install(TARGETS sherd_cuda LIBRARY DESTINATION lib/sherd)
+  # So that dpkg-shlibdeps, too, finds what the toolkit brings.
+  get_filename_component(cublaslt_directory ${SHERD_CUBLASLT} DIRECTORY)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${cublaslt_directory})
+endif()
 # Made by the programs themselves, so that they say what is parsed.
 foreach(program sherd sherd-coordinator sherd-worker)
   set(page ${CMAKE_BINARY_DIR}/man/${program}.1)

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -39,7 +40,7 @@ class Device {
   virtual void CopyOut(void* to, const void* from, int64_t bytes) = 0;
   virtual void CopyWithin(void* to, const void* from, int64_t bytes) = 0;
 
-  // Waits for all that is enqueued. Errors as status.
+  // Waits for all that is enqueued, on lanes too. Errors as status.
   virtual absl::Status Synchronize() = 0;
   virtual std::shared_ptr<DeviceMark> Mark() = 0;
   // Copies to and from the host beside the computation, on the communication stream; they return
@@ -60,6 +61,16 @@ struct DeviceOpsOptions {
   bool bf16 = false;
 };
 
+// What a device does in the order in which it was enqueued: its computation, and beside it copies
+// from the host, and to the host.
+enum class Lane : uint8_t { kCompute, kIn, kOut };
+
+// A moment of a lane: where it was recorded last. Before that, it has passed.
+class DeviceFence {
+ public:
+  virtual ~DeviceFence() = default;
+};
+
 // A device with memory of its own. It serves one job after another.
 class Accelerator : public Device {
  public:
@@ -67,6 +78,21 @@ class Accelerator : public Device {
   // first, also that one of them ran out of memory. Less is taken when there is less: a request
   // that does not fit then says so.
   virtual void Reserve(int64_t bytes) = 0;
+  // Memory of the host that lanes copy from and to, page-locked.
+  virtual MemorySource* locked_memory() = 0;
+  // Makes it of memory that is there, until Unlock, which waits for what travels there. What cannot
+  // be locked is a failure of the device.
+  virtual void Lock(void* begin, int64_t bytes) = 0;
+  virtual void Unlock(void* begin) = 0;
+  // Never null. To be used with this device, which outlives it.
+  virtual std::unique_ptr<DeviceFence> MakeFence() = 0;
+  // Enqueue without waiting for anything, as ops do: a fence's moment on a lane; that what comes
+  // next on a lane waits for one; a copy, whose end on the host lies in locked memory and is left
+  // alone until it is done. Calls come from the thread that computes.
+  virtual void Record(Lane lane, DeviceFence& fence) = 0;
+  virtual void Await(Lane lane, const DeviceFence& fence) = 0;
+  virtual void Copy(Lane lane, void* to, const void* from, int64_t bytes) = 0;
+
   // Enqueues on the compute stream. References of losses and sums are the host's, and are there on
   // return. The device and the meter outlive it; one at a time.
   virtual std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) = 0;
@@ -75,6 +101,9 @@ class Accelerator : public Device {
   // In bytes: all, and what nobody holds.
   virtual int64_t memory_bytes() const = 0;
   virtual int64_t free_bytes() const = 0;
+  // What the ops' products work in, where ops work in memory of the device as plan/device_scratch.h
+  // says; none: in other memory, or nobody knows in how much.
+  virtual std::optional<int64_t> workspace_bytes() const { return std::nullopt; }
   // What bits depend on beside this build's host part.
   virtual absl::string_view numerics_fingerprint() const = 0;
 };

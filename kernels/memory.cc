@@ -47,40 +47,45 @@ const char* NameOf(Pool pool) {
   return kNames[static_cast<int>(pool)];
 }
 
-void MemoryMeter::Allocated(Pool pool, int64_t bytes) {
-  const size_t index = Index(pool);
+void MemoryMeter::Counts::Add(Pool pool, int64_t bytes) {
+  const auto index = static_cast<size_t>(pool);
   RaiseTo(peak_[index], current_[index].fetch_add(bytes, std::memory_order_relaxed) + bytes);
   RaiseTo(peak_total_, total_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
 }
 
-void MemoryMeter::Freed(Pool pool, int64_t bytes) {
-  current_[Index(pool)].fetch_sub(bytes, std::memory_order_relaxed);
-  total_.fetch_sub(bytes, std::memory_order_relaxed);
+void MemoryMeter::Add(Pool pool, int64_t bytes, Side side) {
+  all_.Add(pool, bytes);
+  (device_ != nullptr && side == Side::kHost ? on_host_ : on_device_).Add(pool, bytes);
 }
 
-Buffer::Buffer(MemoryMeter& meter, MemorySource* device, Pool pool, int64_t bytes, int64_t padding)
-    : meter_(&meter), device_(device), pool_(pool), bytes_(bytes), padding_(padding) {
+void MemoryMeter::Allocated(Pool pool, int64_t bytes, Side side) { Add(pool, bytes, side); }
+
+void MemoryMeter::Freed(Pool pool, int64_t bytes, Side side) { Add(pool, -bytes, side); }
+
+Buffer::Buffer(MemoryMeter& meter, MemorySource* source, MemoryMeter::Side side, Pool pool,
+               int64_t bytes, int64_t padding)
+    : meter_(&meter), source_(source), side_(side), pool_(pool), bytes_(bytes), padding_(padding) {
   SHERD_CHECK(padding >= 0 && bytes >= padding);
-  if (device != nullptr) {
-    data_ = device->Take(pool, bytes);
+  if (source != nullptr) {
+    data_ = source->Take(pool, bytes);
   } else if (bytes > 0) {
     data_ = bytes >= kMappedBytes ? Map(bytes) : Allocate(bytes);
   }
-  meter.Allocated(pool, bytes - padding);
-  meter.Allocated(Pool::kPadding, padding);
+  meter.Allocated(pool, bytes - padding, side);
+  meter.Allocated(Pool::kPadding, padding, side);
 }
 
 Buffer::~Buffer() {
   if (meter_ == nullptr) return;
-  if (device_ != nullptr) {
-    device_->Give(data_);
+  if (source_ != nullptr) {
+    source_->Give(data_);
   } else if (bytes_ >= kMappedBytes) {
     SHERD_CHECK(munmap(data_, static_cast<size_t>(bytes_)) == 0);
   } else {
     std::free(data_);
   }
-  meter_->Freed(pool_, bytes_ - padding_);
-  meter_->Freed(Pool::kPadding, padding_);
+  meter_->Freed(pool_, bytes_ - padding_, side_);
+  meter_->Freed(Pool::kPadding, padding_, side_);
 }
 
 }  // namespace sherd

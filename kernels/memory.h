@@ -46,20 +46,42 @@ class MemoryMeter {
   explicit MemoryMeter(MemorySource* device = nullptr) : device_(device) {}
   MemorySource* device() const { return device_; }
 
-  void Allocated(Pool pool, int64_t bytes);
-  void Freed(Pool pool, int64_t bytes);
-  int64_t current(Pool pool) const { return current_[Index(pool)].load(std::memory_order_relaxed); }
-  int64_t peak(Pool pool) const { return peak_[Index(pool)].load(std::memory_order_relaxed); }
+  // Whose memory. Without a device all is the host's, and counts as kDevice.
+  enum class Side : uint8_t { kDevice, kHost };
+  void Allocated(Pool pool, int64_t bytes, Side side = Side::kDevice);
+  void Freed(Pool pool, int64_t bytes, Side side = Side::kDevice);
+  // Of both sides.
+  int64_t current(Pool pool) const { return all_.Current(pool); }
+  int64_t peak(Pool pool) const { return all_.Peak(pool); }
   // The highest sum over all pools at one moment.
-  int64_t peak_total() const { return peak_total_.load(std::memory_order_relaxed); }
+  int64_t peak_total() const { return all_.PeakTotal(); }
+  // Of one.
+  int64_t peak(Pool pool, Side side) const { return of(side).Peak(pool); }
+  int64_t peak_total(Side side) const { return of(side).PeakTotal(); }
 
  private:
-  static constexpr size_t Index(Pool pool) { return static_cast<size_t>(pool); }
+  class Counts {
+   public:
+    void Add(Pool pool, int64_t bytes);
+    int64_t Current(Pool pool) const {
+      return current_[static_cast<size_t>(pool)].load(std::memory_order_relaxed);
+    }
+    int64_t Peak(Pool pool) const {
+      return peak_[static_cast<size_t>(pool)].load(std::memory_order_relaxed);
+    }
+    int64_t PeakTotal() const { return peak_total_.load(std::memory_order_relaxed); }
+
+   private:
+    std::array<std::atomic<int64_t>, kPools> current_{};
+    std::array<std::atomic<int64_t>, kPools> peak_{};
+    std::atomic<int64_t> total_{0};
+    std::atomic<int64_t> peak_total_{0};
+  };
+  const Counts& of(Side side) const { return side == Side::kDevice ? on_device_ : on_host_; }
+  void Add(Pool pool, int64_t bytes, Side side);
+
   MemorySource* const device_;
-  std::array<std::atomic<int64_t>, kPools> current_{};
-  std::array<std::atomic<int64_t>, kPools> peak_{};
-  std::atomic<int64_t> total_{0};
-  std::atomic<int64_t> peak_total_{0};
+  Counts all_, on_device_, on_host_;
 };
 
 // Owns 64-byte-aligned, zeroed memory counted in a meter, which must outlive it. Freeing host
@@ -70,10 +92,12 @@ class Buffer {
   // Of the meter's device; without data when that has no memory left. `padding` of the bytes count
   // under Pool::kPadding.
   Buffer(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0)
-      : Buffer(meter, meter.device(), pool, bytes, padding) {}
-  // Host memory, whatever the device.
-  static Buffer OnHost(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0) {
-    return Buffer(meter, nullptr, pool, bytes, padding);
+      : Buffer(meter, meter.device(), MemoryMeter::Side::kDevice, pool, bytes, padding) {}
+  // Host memory, whatever the device; from `source`, whose memory is the host's, where there is
+  // one.
+  static Buffer OnHost(MemoryMeter& meter, Pool pool, int64_t bytes, int64_t padding = 0,
+                       MemorySource* source = nullptr) {
+    return Buffer(meter, source, MemoryMeter::Side::kHost, pool, bytes, padding);
   }
   ~Buffer();
   Buffer(Buffer&& other) noexcept { swap(other); }
@@ -90,7 +114,8 @@ class Buffer {
   }
   void swap(Buffer& other) noexcept {
     std::swap(meter_, other.meter_);
-    std::swap(device_, other.device_);
+    std::swap(source_, other.source_);
+    std::swap(side_, other.side_);
     std::swap(pool_, other.pool_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
@@ -98,10 +123,12 @@ class Buffer {
   }
 
  private:
-  Buffer(MemoryMeter& meter, MemorySource* device, Pool pool, int64_t bytes, int64_t padding);
+  Buffer(MemoryMeter& meter, MemorySource* source, MemoryMeter::Side side, Pool pool, int64_t bytes,
+         int64_t padding);
 
   MemoryMeter* meter_ = nullptr;
-  MemorySource* device_ = nullptr;
+  MemorySource* source_ = nullptr;  // null: pages of the host
+  MemoryMeter::Side side_ = MemoryMeter::Side::kDevice;
   Pool pool_ = Pool::kParams;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;

@@ -135,6 +135,7 @@ RankPlan BuildRankPlan(const v1::JobSpec& spec, int rank, int world) {
   plan.grad_bytes = ElementBytes(spec.precision().grad());
   plan.keeps_versions = spec.elastic().replicas() > 0;
   plan.saves = spec.checkpoint().every() > 0;
+  plan.offloads = spec.parallel().offload() == v1::OFFLOAD_OPTIMIZER;
   plan.step = BuildStepPlan(plan.inventory, plan.layout, plan.strategy,
                             OptionsOf(plan, spec, /*trains=*/true));
   return plan;

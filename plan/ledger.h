@@ -37,6 +37,8 @@ struct RankPlan {
   bool keeps_versions = false;
   // Training state is saved now and then (checkpoint.every).
   bool saves = false;
+  // The home of the optimizer's state is the host, also of a device with memory of its own.
+  bool offloads = false;
 
   // Gradients of a micro-batch lie in buffers that units share until they are scattered.
   bool ScattersEachMicroBatch() const {

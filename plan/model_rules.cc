@@ -51,6 +51,15 @@ std::vector<int64_t> NearestDivisors(int64_t of, int64_t value) {
   return nearest;
 }
 
+// The fewest heads of hidden that divide `of` and are not too wide; 0 when there are none.
+int64_t FewestHeads(int64_t hidden, int64_t of) {
+  for (int64_t heads = (hidden + kMaxHeadChannels - 1) / kMaxHeadChannels; heads <= kMaxHeads;
+       ++heads) {
+    if (of % heads == 0) return heads;
+  }
+  return 0;
+}
+
 // True when the preset, if any, is one of ours: without it, sizes that are missing say nothing.
 bool CheckPreset(const v1::ModelSpec& model, SpecRules& rules) {
   if (model.preset().empty() || FindPreset(model.preset()).has_value()) return true;
@@ -123,6 +132,13 @@ void CheckHeads(const v1::ModelSpec& model, SpecRules& rules) {
         DividesNotText(absl::StrCat("heads ", heads, " of hidden ", hidden, " have ",
                                     hidden / heads, " channels, and llama turns pairs of channels"),
                        NearestDivisors(hidden / 2, heads)));
+  } else if (hidden / heads > kMaxHeadChannels) {
+    const int64_t least = FewestHeads(hidden, llama ? hidden / 2 : hidden);
+    rules.Add("model.heads",
+              absl::StrCat("heads ", heads, " of hidden ", hidden, " have ", hidden / heads,
+                           " channels, and attention takes at most ", kMaxHeadChannels, "; ",
+                           least == 0 ? "no number of heads divides this hidden into such"
+                                      : absl::StrCat("the fewest that will do are ", least)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "plan/device_ledger.h"
 #include "plan/element_bytes.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
@@ -27,14 +28,19 @@ constexpr std::array<StrategyChoice, 6> kChoices = {{
     {v1::STRATEGY_ZERO3, kScatter, false},
 }};
 
-void CheckLimits(const MemoryLimits& limits, PlanReport& report) {
-  const int64_t needed = report.NeededBytes();
-  if (limits.device) report.checks.push_back({"device", *limits.device, needed});
+// What a rank needs of its device, and of its host.
+struct NeededMemory {
+  int64_t device;
+  int64_t host;
+};
+
+void CheckLimits(const MemoryLimits& limits, const NeededMemory& needed, PlanReport& report) {
+  if (limits.device) report.checks.push_back({"device", *limits.device, needed.device});
   if (limits.host) {
     const int64_t ranks = std::min(limits.workers_per_host, report.workers);
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     report.checks.push_back(
-        {"host", *limits.host, needed > kMost / ranks ? kMost : ranks * needed});
+        {"host", *limits.host, needed.host > kMost / ranks ? kMost : ranks * needed.host});
   }
   if (report.checks.empty()) return;
   report.fits = std::all_of(report.checks.begin(), report.checks.end(),
@@ -132,18 +138,26 @@ PlanReport ReportOnJob(const v1::JobSpec& spec, int workers, const MemoryLimits&
   report.peak_bytes = Pool(first, "peak");
   report.times = EstimateStep(plan, spec, cost);
   report.communication_seconds = report.times->communication;
-  CheckLimits(limits, report);
+  NeededMemory needed{*report.peak_bytes, *report.peak_bytes};
+  if (plan.offloads && limits.device) {
+    const v1::RankLedger on_device = OnDevice(plan, spec, first, std::nullopt);
+    needed = {Pool(on_device, "peak"), on_device.host_memory().at("peak").predicted()};
+  }
+  CheckLimits(limits, needed, report);
   const auto ledger_of = [&](int each) {
     return PredictLedger(BuildRankPlan(spec, each, workers), spec, threads);
   };
   if (rank) {
     report.ranks.push_back(ledger_of(*rank));
-    return report;
-  }
-  report.ranks.push_back(first);
-  if (workers > 1) {
-    v1::RankLedger last = ledger_of(workers - 1);
+  } else {
+    report.ranks.push_back(first);
+    v1::RankLedger last = workers > 1 ? ledger_of(workers - 1) : first;
     if (!SameButForTheRank(first, last)) report.ranks.push_back(std::move(last));
+  }
+  if (!plan.offloads) return report;
+  for (const v1::RankLedger& each : report.ranks) {
+    report.on_devices.push_back(
+        OnDevice(BuildRankPlan(spec, each.rank(), workers), spec, each, std::nullopt));
   }
   return report;
 }
@@ -168,7 +182,7 @@ PlanReport ReportOnTheory(const TheoryQuestion& question, const MemoryLimits& li
                  {"all_reduce", wire.all_reduce}};
   report.wire_total = wire.total();
   if (bandwidth) report.communication_seconds = static_cast<double>(wire.total()) / *bandwidth;
-  CheckLimits(limits, report);
+  CheckLimits(limits, {report.NeededBytes(), report.NeededBytes()}, report);
   return report;
 }
 

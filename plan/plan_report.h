@@ -82,6 +82,8 @@ struct PlanReport {
   // Of a job: the ledgers of rank 0 and, when it differs, of the last rank; or that of the rank
   // that was asked about.
   std::vector<v1::RankLedger> ranks;
+  // With parallel.offload: optimizer, the same ranks' where devices have memory of their own.
+  std::vector<v1::RankLedger> on_devices;
 
   int64_t data_degree() const { return workers / tensor; }
 

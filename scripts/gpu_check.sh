@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: builds, runs what only a card can show, measures, and prints a
-# table, in ten minutes at most once it is built.   scripts/gpu_check.sh [--write]   puts it into
+# table, within ten minutes once it is built (gpu_check.py --limit).   scripts/gpu_check.sh [--write]   puts it into
 # docs/gpu-results.md. Ends with 77, having done nothing, where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -17,12 +17,12 @@ scripts/check_wire.sh
 stage "sanitizers: address and undefined behaviour"
 cmake --preset asan >/dev/null
 cmake --build --preset asan --target sherd_asan_tests
-ctest --test-dir build/asan -L asan --output-on-failure --no-tests=error
+ctest --test-dir build/asan -L asan -j "$(nproc)" --output-on-failure --no-tests=error
 
 stage "sanitizers: thread"
 cmake --preset tsan >/dev/null
 cmake --build --preset tsan --target sherd_tsan_tests
-ctest --test-dir build/tsan -L tsan --output-on-failure --no-tests=error
+ctest --test-dir build/tsan -L tsan -j "$(nproc)" --output-on-failure --no-tests=error
 
 stage "release"
 # With the benchmarks, so that they compile.
@@ -39,4 +39,4 @@ stage "seeded faults"
 stage "kill points"
 /usr/bin/python3 scripts/check_kill_points.py
 stage "tests"
-ctest --test-dir build/release --output-on-failure --no-tests=error
+ctest --test-dir build/release -j "$(nproc)" --output-on-failure --no-tests=error

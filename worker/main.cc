@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -44,6 +46,7 @@
 #include "worker/pack/tokenize_command.h"
 #include "worker/pretrained/commands.h"
 #include "worker/sample/sample_command.h"
+#include "worker/train/device_watch.h"
 #include "worker/train/inspect_job.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/trainer.h"
@@ -130,15 +133,43 @@ absl::StatusOr<std::unique_ptr<HealthServer>> StartHealth(const WorkerFlags& fla
   return health;
 }
 
-// A device that has failed does nothing more in this process. That it ran out of memory, or no
-// device, is nothing.
-void LeaveIfBroken(const Accelerator* device) {
-  const absl::Status status = device == nullptr ? absl::OkStatus() : device->status();
-  if (status.ok() || absl::IsResourceExhausted(status)) return;
-  Log(Severity::kError,
-      absl::StrCat("leaving for a new process, since the device has failed: ", status.message()));
-  _exit(kExitStuck);
-}
+// Trainers on the process's device. A device that has failed does nothing more in this process,
+// which then asks to leave: what it holds lies in host memory, and is fetched, or saved, before it
+// goes.
+class DeviceTrainers {
+ public:
+  using MakeTrainer =
+      std::function<std::unique_ptr<Trainer>(const v1::Assignment&, Accelerator* device)>;
+
+  // Null: the processor. It and what `make` uses outlive the object.
+  DeviceTrainers(Accelerator* device, MakeTrainer make) : device_(device), make_(std::move(make)) {}
+  // Before the first trainer is made; called from its thread.
+  void set_leave(std::function<void(absl::string_view reason)> leave) { leave_ = std::move(leave); }
+
+  std::unique_ptr<Trainer> Make(const v1::Assignment& assignment) {
+    if (device_ == nullptr) return make_(assignment, nullptr);
+    if (const absl::Status why = WhyBroken(*device_); !why.ok()) {
+      // Saving computes nothing. Who was given ranks to train all the same lets others have them.
+      if (assignment.save_and_stop()) return make_(assignment, nullptr);
+      _exit(kExitStuck);
+    }
+    return WatchDevice(make_(assignment, device_), *device_, [this](const absl::Status& why) {
+      const std::string reason =
+          absl::StrCat("leaving for a new process, since the device has failed: ", why.message());
+      Log(Severity::kError, reason);
+      broken_ = true;
+      leave_(reason);
+    });
+  }
+  // Of a process that ends with `code`.
+  int ExitCode(int code) const { return broken_ && code == kExitAsked ? kExitStuck : code; }
+
+ private:
+  Accelerator* const device_;
+  const MakeTrainer make_;
+  std::function<void(absl::string_view)> leave_;
+  std::atomic<bool> broken_{false};
+};
 
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(WorkerFlags flags) {
@@ -176,8 +207,13 @@ absl::Status RunWorker(WorkerFlags flags) {
       .data_root = flags.data_root,
       .output_root = flags.output_root,
       .threads = flags.threads > 0 ? flags.threads : HostCores(),
-      .accelerator = device.accelerator.get(),
   };
+  DeviceTrainers trainers(
+      device.accelerator.get(), [&](const v1::Assignment& assignment, Accelerator* accelerator) {
+        TrainerOptions of_device = trainer_options;
+        of_device.accelerator = accelerator;
+        return Trainer::Make(assignment, of_device, *listener, holdings, *registry);
+      });
   AgentOptions options;
   options.identity = IdentityOf(flags, *listener);
   if (device.accelerator != nullptr) {
@@ -193,8 +229,7 @@ absl::Status RunWorker(WorkerFlags flags) {
   options.session.security = flags.security;
   options.session.connect_timeout = connect_timeout;
   options.make_trainer = [&](const v1::Assignment& assignment) {
-    LeaveIfBroken(device.accelerator.get());
-    return Trainer::Make(assignment, trainer_options, *listener, holdings, *registry);
+    return trainers.Make(assignment);
   };
   options.inspect = [&](const v1::InspectData& request) {
     return InspectJob(request, trainer_options);
@@ -207,6 +242,7 @@ absl::Status RunWorker(WorkerFlags flags) {
   };
 
   Agent agent(std::move(options));
+  trainers.set_leave([&agent](absl::string_view reason) { agent.RequestLeave(reason); });
   const SignalWatcher watcher([&agent, asked = false](const char* signal) mutable {
     if (std::exchange(asked, true)) _exit(kExitRefused);  // asked twice: at once
     // Ctrl-C is a person who wants it to end, SIGTERM a notice.
@@ -216,7 +252,7 @@ absl::Status RunWorker(WorkerFlags flags) {
       agent.RequestStop(signal);
     }
   });
-  const int code = agent.Run();
+  const int code = trainers.ExitCode(agent.Run());
   // All that was to be said is said. A trainer that does not end would hold up every destructor,
   // and the metrics server takes seconds to close; the kernel does not.
   _exit(code);

@@ -23,13 +23,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const int row = static_cast<int>(threadIdx.x / 4), quarter = static_cast<int>(threadIdx.x % 4);
   const int64_t query = first + row;
 
-  LoadTile(qkv + rows.q, rows.stride, first, tokens, size, q_tile);
+  LoadTile<false>(qkv + rows.q, rows.stride, first, tokens, size, q_tile);
   float sums[kColumns] = {}, highest = -INFINITY, weight_sum = 0;
   for (int64_t key = 0; key < first + kTile && key < tokens; key += kTile) {
     // The tile before is still read.
     __syncthreads();
-    LoadTile(qkv + rows.k, rows.stride, key, tokens, size, k_tile);
-    LoadTile(qkv + rows.v, rows.stride, key, tokens, size, v_tile);
+    LoadTile<false>(qkv + rows.k, rows.stride, key, tokens, size, k_tile);
+    LoadTile<false>(qkv + rows.v, rows.stride, key, tokens, size, v_tile);
     __syncthreads();
     float scores[kTile / 4];
     DotRows(q_tile, k_tile, size, scores);
@@ -69,8 +69,18 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
 }  // namespace
 
+bool CudaKernels::TakesHeads(const AttentionShape& shape) {
+  if (shape.head_size <= kMostHeadChannels) return true;
+  if (failure_.empty()) {
+    failure_ = "attention: heads have " + std::to_string(shape.head_size) +
+               " channels, and there are kernels for up to " + std::to_string(kMostHeadChannels);
+  }
+  return false;
+}
+
 void CudaKernels::AttentionForward(const float* qkv, float* out, float* lse,
                                    const AttentionShape& shape) {
+  if (!TakesHeads(shape)) return;
   const int64_t tiles = CeilDiv(shape.tokens, kTile);
   ForColumns(shape.head_size, [&](auto columns) {
     Run(SIMT_KERNEL(AttentionForwardKernel<decltype(columns)::kValue>),

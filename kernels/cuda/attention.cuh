@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/check.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/values.cuh"
 
 namespace sherd {
 
@@ -45,14 +45,17 @@ __device__ __forceinline__ HeadRows RowsOf(const AttentionShape& shape, int64_t 
 // Between rows of a tile in shared memory: odd, so that a column's elements are in different banks.
 __host__ __device__ __forceinline__ int64_t TileStride(int64_t head_size) { return head_size | 1; }
 
-// Rows [first, first + kTile) of a matrix, zeros from `tokens` on, to a tile.
+// Rows [first, first + kTile) of a matrix, zeros from `tokens` on, to a tile: as they are, or
+// rounded to bf16.
+template <bool kRounded>
 __device__ __forceinline__ void LoadTile(const float* from, int64_t stride, int64_t first,
                                          int64_t tokens, int64_t head_size, float* tile) {
   const int64_t tile_stride = TileStride(head_size);
   for (int row = static_cast<int>(threadIdx.x / 32); row < kTile; row += kAttentionThreads / 32) {
     const bool there = first + row < tokens;
     for (int64_t d = threadIdx.x % 32; d < head_size; d += 32) {
-      tile[row * tile_stride + d] = there ? from[(first + row) * stride + d] : 0.0f;
+      const float value = there ? from[(first + row) * stride + d] : 0.0f;
+      tile[row * tile_stride + d] = kRounded ? RoundedToBf16(value) : value;
     }
   }
 }
@@ -112,14 +115,14 @@ inline size_t AttentionShared(int64_t head_size, int tiles, int scores) {
          sizeof(float);
 }
 
-// body(integral constant) with the fewest columns of a thread that hold a head.
+// body(integral constant) with the fewest columns of a thread that hold a head of at most
+// kMostHeadChannels.
 template <int kColumns>
 struct ColumnCount {
   static constexpr int kValue = kColumns;
 };
 template <typename Body>
 void ForColumns(int64_t head_size, const Body& body) {
-  SHERD_CHECK(head_size <= 256);
   if (head_size <= 32) return body(ColumnCount<8>());
   if (head_size <= 64) return body(ColumnCount<16>());
   if (head_size <= 128) return body(ColumnCount<32>());

@@ -1,5 +1,10 @@
 // Causal attention, backward, in fp32: weights are worked out again from the log-sum-exps. Keys'
 // gradients and queries' are two kernels, so that each sum is one block's and has one order.
+//
+// Where forward ran on tensor cores (attention_bf16.cu) the function whose gradients are wanted has
+// queries, keys, values and weights rounded to bf16. With kRounded the same are: outputs are Σ w v
+// / Σ p with w the rounded weights p, so values' gradients take w, and a score's is w · dp − p ·
+// delta. A rounding counts as a factor, which is what it is on average over scores.
 
 #include "kernels/cuda/attention.cuh"
 
@@ -38,8 +43,27 @@ __device__ __forceinline__ Tiles TilesIn(float* room, int64_t head_size) {
       room, room + tile, room + 2 * tile, room + 3 * tile, scores, scores + kTile * kScoreStride};
 }
 
+// A weight as it is, and as values were multiplied with it.
+struct Weight {
+  float exact, used;
+};
+template <bool kRounded>
+__device__ __forceinline__ Weight WeightOf(float score, float scale, float lse) {
+  if constexpr (kRounded) {
+    // As forward: in units of log2(e), rounded beside a whole number.
+    const float in_twos = score * (scale * kLog2E), lse_in_twos = lse * kLog2E;
+    const float whole = ceilf(lse_in_twos);
+    return {exp2f(in_twos - lse_in_twos),
+            RoundedToBf16(exp2f(in_twos - whole)) * exp2f(whole - lse_in_twos)};
+  } else {
+    const float weight = expf(fmaf(score, scale, -lse));
+    return {weight, weight};
+  }
+}
+
 // Weights and gradients of scores, scale · p · (dp − delta), of the pair of tiles from
 // `first_query` and `first_key` on; zeros where a query does not see a key.
+template <bool kRounded>
 __device__ __forceinline__ void WeightsAndGradients(const Tiles& tiles, int64_t first_query,
                                                     int64_t first_key, int64_t tokens,
                                                     int64_t head_size, float scale,
@@ -55,16 +79,20 @@ __device__ __forceinline__ void WeightsAndGradients(const Tiles& tiles, int64_t 
   for (int i = 0; i < kTile / 4; ++i) {
     const int column = quarter + 4 * i;
     const bool seen = query < tokens && first_key + column <= query;
-    const float weight = seen ? expf(fmaf(scores[i], scale, -of_lse)) : 0.0f;
-    tiles.weights[row * kScoreStride + column] = weight;
-    tiles.dscores[row * kScoreStride + column] =
-        seen ? weight * scale * (dweights[i] - of_delta) : 0.0f;
+    const Weight weight = seen ? WeightOf<kRounded>(scores[i], scale, of_lse) : Weight{};
+    tiles.weights[row * kScoreStride + column] = weight.used;
+    float dscore = 0;
+    if (seen) {
+      dscore = kRounded ? scale * (weight.used * dweights[i] - weight.exact * of_delta)
+                        : weight.exact * scale * (dweights[i] - of_delta);
+    }
+    tiles.dscores[row * kScoreStride + column] = dscore;
   }
 }
 
 // A block a tile of keys of one key and value head: over the heads that it serves, in order, and
 // their queries.
-template <int kColumns>
+template <int kColumns, bool kRounded>
 __global__ void __launch_bounds__(kAttentionThreads)
     KeyGradientKernel(const float* dout, const float* qkv, const float* lse, const float* delta,
                       float* dqkv, AttentionShape shape, int64_t tile_count, float scale) {
@@ -77,8 +105,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t first_head = kv_index % shape.kv_heads * group;
   const HeadRows keys = RowsOf(shape, batch, first_head);
-  LoadTile(qkv + keys.k, keys.stride, first_key, tokens, size, tiles.k);
-  LoadTile(qkv + keys.v, keys.stride, first_key, tokens, size, tiles.v);
+  LoadTile<kRounded>(qkv + keys.k, keys.stride, first_key, tokens, size, tiles.k);
+  LoadTile<kRounded>(qkv + keys.v, keys.stride, first_key, tokens, size, tiles.v);
   const int row = static_cast<int>(threadIdx.x / 4), quarter = static_cast<int>(threadIdx.x % 4);
   float dk[kColumns] = {}, dv[kColumns] = {};
   for (int64_t head = first_head; head < first_head + group; ++head) {
@@ -86,11 +114,11 @@ __global__ void __launch_bounds__(kAttentionThreads)
     for (int64_t query = first_key; query < tokens; query += kTile) {
       // The tiles before are still read.
       __syncthreads();
-      LoadTile(qkv + rows.q, rows.stride, query, tokens, size, tiles.q);
-      LoadTile(dout + rows.out, rows.out_stride, query, tokens, size, tiles.dout);
+      LoadTile<kRounded>(qkv + rows.q, rows.stride, query, tokens, size, tiles.q);
+      LoadTile<false>(dout + rows.out, rows.out_stride, query, tokens, size, tiles.dout);
       __syncthreads();
-      WeightsAndGradients(tiles, query, first_key, tokens, size, scale, lse + rows.lse,
-                          delta + rows.lse);
+      WeightsAndGradients<kRounded>(tiles, query, first_key, tokens, size, scale, lse + rows.lse,
+                                    delta + rows.lse);
       __syncthreads();
       // Queries before the key do not see it.
       const int begin = static_cast<int>(max(int64_t{0}, first_key + row - query));
@@ -109,7 +137,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }
 
 // A block a tile of queries of one head.
-template <int kColumns>
+template <int kColumns, bool kRounded>
 __global__ void __launch_bounds__(kAttentionThreads)
     QueryGradientKernel(const float* dout, const float* qkv, const float* lse, const float* delta,
                         float* dqkv, AttentionShape shape, int64_t tile_count, float scale) {
@@ -119,18 +147,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int64_t head_index = blockIdx.x / tile_count;
   const int64_t first_query = (tile_count - 1 - blockIdx.x % tile_count) * kTile;
   const HeadRows rows = RowsOf(shape, head_index / shape.heads, head_index % shape.heads);
-  LoadTile(qkv + rows.q, rows.stride, first_query, tokens, size, tiles.q);
-  LoadTile(dout + rows.out, rows.out_stride, first_query, tokens, size, tiles.dout);
+  LoadTile<kRounded>(qkv + rows.q, rows.stride, first_query, tokens, size, tiles.q);
+  LoadTile<false>(dout + rows.out, rows.out_stride, first_query, tokens, size, tiles.dout);
   const int row = static_cast<int>(threadIdx.x / 4), quarter = static_cast<int>(threadIdx.x % 4);
   const int64_t query = first_query + row;
   float dq[kColumns] = {};
   for (int64_t key = 0; key < first_query + kTile && key < tokens; key += kTile) {
     __syncthreads();
-    LoadTile(qkv + rows.k, rows.stride, key, tokens, size, tiles.k);
-    LoadTile(qkv + rows.v, rows.stride, key, tokens, size, tiles.v);
+    LoadTile<kRounded>(qkv + rows.k, rows.stride, key, tokens, size, tiles.k);
+    LoadTile<kRounded>(qkv + rows.v, rows.stride, key, tokens, size, tiles.v);
     __syncthreads();
-    WeightsAndGradients(tiles, first_query, key, tokens, size, scale, lse + rows.lse,
-                        delta + rows.lse);
+    WeightsAndGradients<kRounded>(tiles, first_query, key, tokens, size, scale, lse + rows.lse,
+                                  delta + rows.lse);
     // A row's gradients are its four threads'.
     __syncwarp();
     const int seen = static_cast<int>(min(int64_t{kTile}, query - key + 1));
@@ -147,7 +175,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }  // namespace
 
 void CudaKernels::AttentionBackward(const float* dout, const float* qkv, const float* out,
-                                    const float* lse, float* dqkv, const AttentionShape& shape) {
+                                    const float* lse, float* dqkv, const AttentionShape& shape,
+                                    bool of_tensor_cores) {
+  if (!TakesHeads(shape)) return;
   const int64_t rows = shape.batch * shape.tokens * shape.heads;
   const int64_t tiles = CeilDiv(shape.tokens, kTile);
   float* const delta = Scratch<float>(rows);
@@ -156,10 +186,19 @@ void CudaKernels::AttentionBackward(const float* dout, const float* qkv, const f
   const size_t shared = AttentionShared(shape.head_size, 4, 2);
   ForColumns(shape.head_size, [&](auto columns) {
     constexpr int kColumns = decltype(columns)::kValue;
-    Run(SIMT_KERNEL(KeyGradientKernel<kColumns>), shape.batch * shape.kv_heads * tiles,
-        kAttentionThreads, shared, dout, qkv, lse, delta, dqkv, shape, tiles, ScoreScale(shape));
-    Run(SIMT_KERNEL(QueryGradientKernel<kColumns>), shape.batch * shape.heads * tiles,
-        kAttentionThreads, shared, dout, qkv, lse, delta, dqkv, shape, tiles, ScoreScale(shape));
+    const auto run = [&](const auto& of_keys, const auto& of_queries) {
+      Run(of_keys, shape.batch * shape.kv_heads * tiles, kAttentionThreads, shared, dout, qkv, lse,
+          delta, dqkv, shape, tiles, ScoreScale(shape));
+      Run(of_queries, shape.batch * shape.heads * tiles, kAttentionThreads, shared, dout, qkv, lse,
+          delta, dqkv, shape, tiles, ScoreScale(shape));
+    };
+    if (of_tensor_cores) {
+      run(SIMT_KERNEL(KeyGradientKernel<kColumns, true>),
+          SIMT_KERNEL(QueryGradientKernel<kColumns, true>));
+    } else {
+      run(SIMT_KERNEL(KeyGradientKernel<kColumns, false>),
+          SIMT_KERNEL(QueryGradientKernel<kColumns, false>));
+    }
   });
 }
 

@@ -1,5 +1,9 @@
 // Causal attention with online softmax (Dao et al. 2022), forward, on tensor cores: products of
 // bf16, sums and softmax in fp32.
+//
+// Weights are rounded as 2^(score − n), where n is a whole number: whichever it is, the rounding is
+// the same up to a power of two. So how a weight is rounded depends on its score alone, not on how
+// far the running maximum is, and backward (attention_backward.cu) can do it again.
 
 #include <cmath>
 
@@ -16,7 +20,6 @@ namespace {
 // is worked on.
 constexpr int kThreads = 128;
 constexpr int kRows = 64;
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
 // Elements between rows of a tile: 16 bytes more than a row, so that the rows of an 8 × 8 matrix
@@ -90,7 +93,8 @@ __device__ __forceinline__ void Scores(const uint32_t (&queries)[kHeadSize / 16]
   }
 }
 
-// What a thread knows of one of its two rows of queries: scores are in units of log2(e).
+// What a thread knows of one of its two rows of queries: scores are in units of log2(e); the
+// highest is rounded up to a whole number.
 struct RowState {
   float highest, sum;
 };
@@ -111,7 +115,7 @@ __device__ __forceinline__ float Soften(float (&scores)[kRows / 8][4], int half,
     }
   }
   now = fmaxf(now, __shfl_xor_sync(kAllLanes, now, 1));
-  now = fmaxf(now, __shfl_xor_sync(kAllLanes, now, 2));
+  now = ceilf(fmaxf(now, __shfl_xor_sync(kAllLanes, now, 2)));
   const float shrink = exp2f(row.highest - now);
   float added = 0;
 #pragma unroll

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_device.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,56 +20,90 @@ class CudaDevice::EventMark final : public DeviceMark {
   bool passed() override {
     if (event_ == nullptr || device_.failed()) return true;
     const CudaDriver::Error answer = device_.driver_->EventQuery(event_);
-    if (answer == CudaDriver::kNotReady) return false;
+    if (answer == CudaDriver::kNotReady) {
+      if (absl::FromChrono(Clock::now() - set_) < device_.hang_limit_) return false;
+      device_.Remember(HangError(device_.hang_limit_));
+      return true;
+    }
     device_.Remember(Checked(*device_.driver_, answer, "cudaEventQuery"));
     return true;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   CudaDevice& device_;
   CUevent_st* const event_;  // null: none could be recorded
+  const Clock::time_point set_ = Clock::now();
 };
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(std::unique_ptr<CudaDriver> driver,
-                                                             std::string name) {
-  std::unique_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(name)));
+                                                             std::string name,
+                                                             absl::Duration hang_limit) {
+  std::unique_ptr<CudaDevice> device(
+      new CudaDevice(std::move(driver), std::move(name), hang_limit));
   SHERD_RETURN_IF_ERROR(device->OpenStreams());
   return device;
 }
 
-CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name)
+CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name,
+                       absl::Duration hang_limit)
     : driver_(std::move(driver)),
       name_(std::move(name)),
       model_(driver_->model()),
       fingerprint_(driver_->numerics_fingerprint()),
-      arena_(*driver_, [this] { Quiet(); }) {}
+      hang_limit_(hang_limit),
+      locked_memory_(
+          *driver_, [this] { return failed(); },
+          [this](const absl::Status& status) { Remember(status); },
+          [this] {
+            Quiet().IgnoreError();
+            return !hangs_;
+          }),
+      arena_(*driver_, [this] { return Quiet(); }) {}
 
 absl::Status CudaDevice::OpenStreams() {
+  size_t free = 0, total = 0;
+  SHERD_RETURN_IF_ERROR(
+      Named(Checked(*driver_, driver_->MemGetInfo(&free, &total), "cudaMemGetInfo")));
+  memory_bytes_ = static_cast<int64_t>(total);
   // Copies of little at a time go ahead of long kernels.
   SHERD_RETURN_IF_ERROR(Named(Checked(
       *driver_, driver_->StreamCreate(&compute_, /*high_priority=*/false), "cudaStreamCreate")));
-  SHERD_RETURN_IF_ERROR(
-      Named(Checked(*driver_, driver_->StreamCreate(&communication_, /*high_priority=*/true),
-                    "cudaStreamCreate")));
-  SHERD_RETURN_IF_ERROR(Named(compute_staging_.emplace(*driver_, compute_).Open()));
+  for (CUstream_st** const stream : {&communication_, &in_, &out_}) {
+    SHERD_RETURN_IF_ERROR(Named(Checked(
+        *driver_, driver_->StreamCreate(stream, /*high_priority=*/true), "cudaStreamCreate")));
+  }
+  SHERD_RETURN_IF_ERROR(Named(compute_staging_.emplace(*driver_, compute_, hang_limit_).Open()));
   absl::MutexLock lock(&fetch_mutex_);
-  return Named(fetch_staging_.emplace(*driver_, communication_).Open());
+  return Named(fetch_staging_.emplace(*driver_, communication_, hang_limit_).Open());
 }
 
 CudaDevice::~CudaDevice() {
-  Quiet();
+  // Nobody is left who could be told of errors.
+  Quiet().IgnoreError();
   compute_staging_.reset();
   fetch_staging_.reset();
   for (CUevent_st* const event : free_events_) driver_->EventDestroy(event);
-  for (CUstream_st** const stream : {&compute_, &communication_}) {
+  for (CUstream_st** const stream : {&compute_, &communication_, &in_, &out_}) {
     if (*stream != nullptr) driver_->StreamDestroy(std::exchange(*stream, nullptr));
   }
 }
 
-void CudaDevice::Quiet() {
-  for (CUstream_st* const stream : {compute_, communication_}) {
-    if (stream != nullptr) driver_->StreamSynchronize(stream);
+absl::Status CudaDevice::Quiet() {
+  absl::Status status;
+  for (CUstream_st* const stream : {compute_, communication_, in_, out_}) {
+    if (stream != nullptr && !hangs_) status.Update(AwaitStream(stream));
   }
+  return status;
+}
+
+absl::Status CudaDevice::AwaitStream(CUstream_st* stream) {
+  SHERD_ASSIGN_OR_RETURN(CUevent_st* const event, TakeEvent());
+  absl::Status status = Checked(*driver_, driver_->EventRecord(event, stream), "cudaEventRecord");
+  if (status.ok()) status = AwaitEvent(*driver_, event, hang_limit_);
+  GiveEvent(event);
+  if (absl::IsDeadlineExceeded(status)) hangs_ = true;
+  return status;
 }
 
 absl::Status CudaDevice::Named(const absl::Status& error) const {
@@ -76,10 +111,11 @@ absl::Status CudaDevice::Named(const absl::Status& error) const {
   return absl::Status(error.code(), absl::StrCat(name_, ": ", error.message()));
 }
 
-void CudaDevice::Remember(const absl::Status& status) {
+void CudaDevice::Remember(const absl::Status& status) const {
   if (status.ok()) return;
   absl::MutexLock lock(&mutex_);
   if (status_.ok()) status_ = Named(status);
+  if (absl::IsDeadlineExceeded(status)) hangs_ = true;
   failed_.store(true, std::memory_order_release);
 }
 
@@ -88,15 +124,11 @@ absl::Status CudaDevice::status() const {
   return status_;
 }
 
-int64_t CudaDevice::memory_bytes() const {
-  size_t free = 0, total = 0;
-  driver_->MemGetInfo(&free, &total);
-  return static_cast<int64_t>(total);
-}
-
 int64_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
-  driver_->MemGetInfo(&free, &total);
+  const absl::Status told = Checked(*driver_, driver_->MemGetInfo(&free, &total), "cudaMemGetInfo");
+  Remember(told);
+  if (!told.ok()) return memory_bytes_;
   absl::MutexLock lock(&mutex_);
   return static_cast<int64_t>(free) + arena_.slab_bytes() - arena_.used_bytes();
 }
@@ -112,13 +144,15 @@ int64_t CudaDevice::used_bytes() const {
 }
 
 void CudaDevice::Reserve(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
-  // What an earlier job had no memory for has gone with it; what else failed has not.
-  if (absl::IsResourceExhausted(status_)) {
-    status_ = absl::OkStatus();
-    failed_.store(false, std::memory_order_release);
-  }
-  arena_.Reserve(bytes);
+  Remember([&] {
+    absl::MutexLock lock(&mutex_);
+    // What an earlier job had no memory for has gone with it; what else failed has not.
+    if (absl::IsResourceExhausted(status_)) {
+      status_ = absl::OkStatus();
+      failed_.store(false, std::memory_order_release);
+    }
+    return arena_.Reserve(bytes);
+  }());
 }
 
 std::byte* CudaDevice::Take(Pool pool, int64_t bytes) {
@@ -155,15 +189,16 @@ void CudaDevice::CopyWithin(void* to, const void* from, int64_t bytes) {
 }
 
 absl::Status CudaDevice::Synchronize() {
-  if (!failed()) {
-    Remember(Checked(*driver_, driver_->StreamSynchronize(compute_), "cudaStreamSynchronize"));
+  for (CUstream_st* const stream : {compute_, in_, out_}) {
+    if (!failed() && (stream == compute_ || copies_)) Remember(AwaitStream(stream));
   }
+  copies_ = false;
   return status();
 }
 
 absl::StatusOr<CUevent_st*> CudaDevice::TakeEvent() {
   {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&events_mutex_);
     if (!free_events_.empty()) {
       CUevent_st* const event = free_events_.back();
       free_events_.pop_back();
@@ -176,7 +211,7 @@ absl::StatusOr<CUevent_st*> CudaDevice::TakeEvent() {
 }
 
 void CudaDevice::GiveEvent(CUevent_st* event) {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&events_mutex_);
   free_events_.push_back(event);
 }
 
@@ -199,8 +234,7 @@ absl::Status CudaDevice::Deliver(void* to, const void* from, int64_t bytes) {
   absl::MutexLock lock(&fetch_mutex_);
   if (!failed()) {
     Remember(fetch_staging_->In(to, from, bytes));
-    Remember(
-        Checked(*driver_, driver_->StreamSynchronize(communication_), "cudaStreamSynchronize"));
+    if (!failed()) Remember(fetch_staging_->Finish());
   }
   return status();
 }

@@ -25,13 +25,14 @@ class DeviceScratch {
 // also those of losses and of the exact sum. Bits depend on sizes alone: not on the device, its
 // number of multiprocessors, the alignment of pointers, or the order in which blocks run.
 //
-// A launch that fails is remembered, and nothing is enqueued after it. One caller at a time.
+// A launch that fails, or has no kernel, is remembered, and nothing is enqueued after it. One
+// caller at a time.
 class CudaKernels {
  public:
   // Neither is owned; both outlive the object.
   CudaKernels(CUstream_st* stream, DeviceScratch& scratch) : stream_(stream), scratch_(scratch) {}
 
-  // Empty, or kernel and error of the first launch that failed.
+  // Empty, or what failed first: kernel and error of a launch, say.
   const std::string& failure() const { return failure_; }
 
   // columns.cu
@@ -74,10 +75,14 @@ class CudaKernels {
   void RotaryForward(float* qkv, const float* table, const AttentionShape& shape);
   void RotaryBackward(float* dqkv, const float* table, const AttentionShape& shape);
 
-  // attention.cu, attention_backward.cu: all arithmetic in fp32, heads of up to 256 channels.
+  // attention.cu, attention_backward.cu: all arithmetic in fp32, heads of up to kMostHeadChannels;
+  // larger ones are a failure.
+  static constexpr int64_t kMostHeadChannels = 256;
   void AttentionForward(const float* qkv, float* out, float* lse, const AttentionShape& shape);
+  // `of_tensor_cores`: the gradients of what TensorCoreAttentionForward computes, with the
+  // roundings of that; sums are in fp32, and so are gradients of scores.
   void AttentionBackward(const float* dout, const float* qkv, const float* out, const float* lse,
-                         float* dqkv, const AttentionShape& shape);
+                         float* dqkv, const AttentionShape& shape, bool of_tensor_cores = false);
   // attention_bf16.cu: on tensor cores, for heads of 64 or 128 channels. Queries, keys, values and
   // the weights of keys are rounded to bf16; sums and the softmax are fp32. qkv and out are of
   // `dtype`.
@@ -126,6 +131,8 @@ class CudaKernels {
                   float* room);
   // loss.cu: adds losses (rows) to *loss, one after another.
   void AddLosses(const double* losses, int64_t rows, double* loss);
+  // attention.cu: otherwise remembers that it does not.
+  bool TakesHeads(const AttentionShape& shape);
   void Turn(float* qkv, const float* table, const AttentionShape& shape, bool back);
 
   CUstream_st* const stream_;

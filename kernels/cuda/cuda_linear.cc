@@ -1,4 +1,5 @@
 // Products of matrices, which the driver's library computes.
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -17,9 +18,27 @@ int64_t RoomOf(int64_t elements, DType dtype) {
   return (elements * SizeOf(dtype) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whether a product takes, or leaves, what is to be `dtype` where it lies.
+bool Fits(DType dtype, const void* data, DType of) {
+  return of == dtype && reinterpret_cast<uintptr_t>(data) % kProductAlignment == 0;
+}
+
+// "a product of matrices (2 × 3) · (3 × 4)ᵀ of bf16, to fp32, with a bias".
+std::string TextOf(const Product& p) {
+  const auto matrix = [](int64_t rows, int64_t columns, bool transposed) {
+    return transposed ? absl::StrCat("(", columns, " × ", rows, ")ᵀ")
+                      : absl::StrCat("(", rows, " × ", columns, ")");
+  };
+  return absl::StrCat("a product of matrices ", matrix(p.m, p.k, p.a_transposed), " · ",
+                      matrix(p.k, p.n, p.b_transposed), " of ", NameOf(p.operands), ", ",
+                      p.accumulate ? "added to " : "to ", NameOf(p.result),
+                      p.bias == nullptr ? "" : ", with a bias");
+}
+
 }  // namespace
 
-// Brings operands into the type that products take. Room for all of them is asked for at once.
+// Brings operands into the type and to the alignment that products take. Room for all of them, and
+// for the result where it needs some, is asked for at once.
 class CudaOps::Operands {
  public:
   Operands(CudaOps& ops, int64_t bytes)
@@ -27,26 +46,35 @@ class CudaOps::Operands {
         next_(bytes == 0 ? nullptr : static_cast<std::byte*>(ops.operand_scratch_.Reserve(bytes))) {
   }
 
-  // `values` as `dtype`: themselves where they are of that type.
+  // `values` as `dtype`: themselves where they fit.
   const void* As(DType dtype, ConstParam values, int64_t elements) {
-    if (values.data == nullptr || values.dtype == dtype) return values.data;
+    if (values.data == nullptr || Fits(dtype, values.data, values.dtype)) return values.data;
     std::byte* const room = Take(dtype, elements);
-    if (room != nullptr) ops_.Cast(values.data, values.dtype, room, dtype, elements);
+    if (room != nullptr) ops_.Bring(values, {room, dtype, false}, elements);
     return room;
   }
   // Null: the device has failed.
   std::byte* Take(DType dtype, int64_t elements) {
     return next_ == nullptr ? nullptr : std::exchange(next_, next_ + RoomOf(elements, dtype));
   }
-  // Bytes that it takes, as `dtype`, of what is `from`.
-  static int64_t Room(DType dtype, DType from, int64_t elements) {
-    return from == dtype ? 0 : RoomOf(elements, dtype);
+  // Bytes that values, or a result, take as `dtype`.
+  static int64_t Room(DType dtype, ConstParam values, int64_t elements) {
+    const bool none = values.data == nullptr || Fits(dtype, values.data, values.dtype);
+    return none ? 0 : RoomOf(elements, dtype);
   }
 
  private:
   CudaOps& ops_;
   std::byte* next_;
 };
+
+void CudaOps::Bring(ConstParam from, GradOut to, int64_t elements) {
+  if (from.dtype == to.dtype) {
+    device_.CopyWithin(to.data, from.data, elements * SizeOf(to.dtype));
+  } else {
+    Cast(from.data, from.dtype, to.data, to.dtype, elements);
+  }
+}
 
 void CudaOps::Multiply(Product product) {
   if (device_.failed()) return;
@@ -56,41 +84,52 @@ void CudaOps::Multiply(Product product) {
   const CudaDriver::Error error =
       device_.driver().Multiply(product, device_.compute_stream(), &why);
   if (error == CudaDriver::kSuccess) return;
-  device_.Remember(absl::InternalError(
-      absl::StrCat("a product of matrices (", product.m, " × ", product.k, ") · (", product.k,
-                   " × ", product.n, ") of ", NameOf(product.operands),
-                   " failed: ", device_.driver().Text(error), why.empty() ? "" : "; ", why)));
+  if (error != CudaDriver::kNoProduct) why = device_.driver().Text(error);
+  device_.Remember(absl::InternalError(absl::StrCat(TextOf(product), " failed: ", why)));
+}
+
+void CudaOps::MultiplyTo(GradOut to, Product product, Operands& operands) {
+  product.accumulate = to.accumulate;
+  if (Fits(product.result, to.data, to.dtype)) {
+    product.d = to.data;
+    return Multiply(product);
+  }
+  const int64_t elements = product.m * product.n;
+  std::byte* const room = operands.Take(product.result, elements);
+  if (room == nullptr) return;
+  if (to.accumulate) Bring({to.data, to.dtype}, {room, product.result, false}, elements);
+  product.d = room;
+  Multiply(product);
+  Bring({room, product.result}, to, elements);
 }
 
 void CudaOps::LinearForward(const float* x, ConstParam w, ConstParam bias, float* y, int64_t rows,
                             int64_t in, int64_t out) {
   if (rows == 0) return;
-  const int64_t biases = bias.data == nullptr ? 0 : out;
-  Operands operands(*this, Operands::Room(operands_, DType::kF32, rows * in) +
-                               Operands::Room(operands_, w.dtype, out * in) +
-                               Operands::Room(DType::kF32, bias.dtype, biases));
+  const ConstParam input{x, DType::kF32};
+  Operands operands(*this, Operands::Room(operands_, input, rows * in) +
+                               Operands::Room(operands_, w, out * in) +
+                               Operands::Room(DType::kF32, bias, out) +
+                               Operands::Room(DType::kF32, {y, DType::kF32}, rows * out));
   Product product{.m = rows, .n = out, .k = in, .operands = operands_};
-  product.a = operands.As(operands_, {x, DType::kF32}, rows * in);
+  product.a = operands.As(operands_, input, rows * in);
   product.b = operands.As(operands_, w, out * in);
   product.b_transposed = true;
-  product.d = y;
-  product.result = DType::kF32;
   product.bias = static_cast<const float*>(operands.As(DType::kF32, bias, out));
-  Multiply(product);
+  MultiplyTo({y, DType::kF32, false}, product, operands);
 }
 
 void CudaOps::LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64_t rows,
                                   int64_t in, int64_t out, bool accumulate) {
   if (rows == 0) return;
-  Operands operands(*this, Operands::Room(operands_, DType::kF32, rows * out) +
-                               Operands::Room(operands_, w.dtype, out * in));
+  const ConstParam up{dy, DType::kF32};
+  Operands operands(*this, Operands::Room(operands_, up, rows * out) +
+                               Operands::Room(operands_, w, out * in) +
+                               Operands::Room(DType::kF32, {dx, DType::kF32}, rows * in));
   Product product{.m = rows, .n = in, .k = out, .operands = operands_};
-  product.a = operands.As(operands_, {dy, DType::kF32}, rows * out);
+  product.a = operands.As(operands_, up, rows * out);
   product.b = operands.As(operands_, w, out * in);
-  product.d = dx;
-  product.result = DType::kF32;
-  product.accumulate = accumulate;
-  Multiply(product);
+  MultiplyTo({dx, DType::kF32, accumulate}, product, operands);
 }
 
 void CudaOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,
@@ -108,21 +147,15 @@ void CudaOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, 
   }
   // What is of fp32 has an fp32 result, which is rounded once after.
   const DType result = operands_ == DType::kF32 ? DType::kF32 : dw.dtype;
-  Operands operands(*this, Operands::Room(operands_, DType::kF32, rows * out) +
-                               Operands::Room(operands_, DType::kF32, rows * in) +
-                               Operands::Room(result, dw.dtype, out * in));
-  Product product{.m = out, .n = in, .k = rows, .operands = operands_};
-  product.a = operands.As(operands_, {dy, DType::kF32}, rows * out);
+  const ConstParam up{dy, DType::kF32}, input{x, DType::kF32};
+  Operands operands(*this, Operands::Room(operands_, up, rows * out) +
+                               Operands::Room(operands_, input, rows * in) +
+                               Operands::Room(result, {dw.data, dw.dtype}, out * in));
+  Product product{.m = out, .n = in, .k = rows, .operands = operands_, .result = result};
+  product.a = operands.As(operands_, up, rows * out);
   product.a_transposed = true;
-  product.b = operands.As(operands_, {x, DType::kF32}, rows * in);
-  product.d = dw.data;
-  product.result = result;
-  product.accumulate = dw.accumulate;
-  if (result == dw.dtype) return Multiply(product);
-  product.d = operands.Take(result, out * in);
-  if (dw.accumulate && product.d != nullptr) Cast(dw.data, dw.dtype, product.d, result, out * in);
-  Multiply(product);
-  Cast(product.d, result, dw.data, dw.dtype, out * in);
+  product.b = operands.As(operands_, input, rows * in);
+  MultiplyTo(dw, product, operands);
 }
 
 }  // namespace sherd

@@ -103,12 +103,13 @@ void CudaOps::RotaryForward(float* qkv, const float* table, const AttentionShape
 void CudaOps::RotaryBackward(float* dqkv, const float* table, const AttentionShape& shape) {
   Launch([&](CudaKernels& on) { on.RotaryBackward(dqkv, table, shape); });
 }
+bool CudaOps::OnTensorCores(const AttentionShape& shape) const {
+  return operands_ == DType::kBF16 && CudaKernels::HasTensorCoreAttention(shape);
+}
 void CudaOps::AttentionForward(const float* qkv, float* out, float* lse,
                                const AttentionShape& shape) {
-  const bool on_tensor_cores =
-      operands_ == DType::kBF16 && CudaKernels::HasTensorCoreAttention(shape);
   Launch([&](CudaKernels& on) {
-    if (on_tensor_cores) {
+    if (OnTensorCores(shape)) {
       on.TensorCoreAttentionForward(qkv, out, DType::kF32, lse, shape);
     } else {
       on.AttentionForward(qkv, out, lse, shape);
@@ -117,7 +118,9 @@ void CudaOps::AttentionForward(const float* qkv, float* out, float* lse,
 }
 void CudaOps::AttentionBackward(const float* dout, const float* qkv, const float* out,
                                 const float* lse, float* dqkv, const AttentionShape& shape) {
-  Launch([&](CudaKernels& on) { on.AttentionBackward(dout, qkv, out, lse, dqkv, shape); });
+  Launch([&](CudaKernels& on) {
+    on.AttentionBackward(dout, qkv, out, lse, dqkv, shape, OnTensorCores(shape));
+  });
 }
 void CudaOps::CrossEntropyBackward(float* logits, const int32_t* targets, float scale,
                                    const LossOptions& options, int64_t rows, int64_t vocab,

@@ -97,10 +97,17 @@ class CudaOps final : public Ops {
   // The same for what adds to a value of the host: body(kernels, its copy on the device).
   template <typename T, typename Body>
   void Add(T& value, const Body& body);
+  // Of attention: forward, and hence what backward is the gradient of.
+  bool OnTensorCores(const AttentionShape& shape) const;
   // Room for the operands of one product: what a call gives is given up by the next Start.
   class Operands;
   // `product` without its workspace, which is added.
   void Multiply(Product product);
+  // `product`, whose operands and type of result are known, to or added to `to`, by way of
+  // `operands`' room where that does not fit.
+  void MultiplyTo(GradOut to, Product product, Operands& operands);
+  // Copies, and rounds where types differ.
+  void Bring(ConstParam from, GradOut to, int64_t elements);
 
   CudaDevice& device_;
   const DType operands_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/status_macros.h"
 #include "kernels/cuda/checked.h"
 
 namespace sherd {
@@ -21,12 +22,13 @@ int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 }  // namespace
 
-DeviceArena::DeviceArena(CudaDriver& driver, std::function<void()> quiet)
+DeviceArena::DeviceArena(CudaDriver& driver, std::function<absl::Status()> quiet)
     : driver_(driver), quiet_(std::move(quiet)) {}
 
 DeviceArena::~DeviceArena() {
   SHERD_CHECK(pieces_.empty());
-  DropEmptySlabs();
+  // Nobody is left who could be told.
+  DropEmptySlabs().IgnoreError();
 }
 
 CudaDriver::Error DeviceArena::AddSlab(int64_t bytes) {
@@ -38,29 +40,35 @@ CudaDriver::Error DeviceArena::AddSlab(int64_t bytes) {
   return error;
 }
 
-void DeviceArena::DropEmptySlabs() {
+absl::Status DeviceArena::DropEmptySlabs() {
   const bool any =
       std::any_of(slabs_.begin(), slabs_.end(), [](const Slab& slab) { return slab.empty(); });
-  if (!any) return;
-  quiet_();
-  slabs_.remove_if([this](const Slab& slab) {
+  if (!any) return absl::OkStatus();
+  absl::Status status = quiet_();
+  if (!status.ok()) return status;
+  slabs_.remove_if([&](const Slab& slab) {
     if (!slab.empty()) return false;
     // A device that has failed takes nothing back, and the process ends.
-    driver_.Free(slab.begin);
+    status.Update(Checked(driver_, driver_.Free(slab.begin), "cudaFree"));
     slab_bytes_ -= slab.bytes;
     return true;
   });
+  return status;
 }
 
-void DeviceArena::Reserve(int64_t bytes) {
+absl::Status DeviceArena::Reserve(int64_t bytes) {
   const int64_t wanted = Aligned(bytes);
   for (const Slab& slab : slabs_) {
     for (const auto& [offset, length] : slab.free) {
-      if (length >= wanted) return;
+      if (length >= wanted) return absl::OkStatus();
     }
   }
-  DropEmptySlabs();
-  if (AddSlab(std::max(wanted, kSmallestSlab)) != CudaDriver::kSuccess) AddSlab(wanted);
+  SHERD_RETURN_IF_ERROR(DropEmptySlabs());
+  CudaDriver::Error error = AddSlab(std::max(wanted, kSmallestSlab));
+  if (error == CudaDriver::kMemoryAllocation) error = AddSlab(wanted);
+  // The request that does not fit then says so.
+  if (error == CudaDriver::kMemoryAllocation) return absl::OkStatus();
+  return Checked(driver_, error, "cudaMalloc");
 }
 
 std::byte* DeviceArena::TakeFromSlabs(Pool pool, int64_t bytes) {
@@ -86,7 +94,7 @@ absl::StatusOr<std::byte*> DeviceArena::Take(Pool pool, int64_t bytes) {
   if (std::byte* const piece = TakeFromSlabs(pool, wanted)) return piece;
   CudaDriver::Error error = AddSlab(std::max(wanted, kSmallestSlab));
   if (error == CudaDriver::kMemoryAllocation) {
-    DropEmptySlabs();
+    SHERD_RETURN_IF_ERROR(DropEmptySlabs());
     error = AddSlab(wanted);
   }
   if (error == CudaDriver::kMemoryAllocation) return Exhausted(pool, bytes);

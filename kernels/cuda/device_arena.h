@@ -21,15 +21,16 @@ namespace sherd {
 class DeviceArena {
  public:
   // `quiet` is called before a slab goes back to the driver: nothing that is enqueued may use it
-  // then. Both outlive the arena.
-  DeviceArena(CudaDriver& driver, std::function<void()> quiet);
+  // when it returns OK. Both outlive the arena.
+  DeviceArena(CudaDriver& driver, std::function<absl::Status()> quiet);
   ~DeviceArena();
   DeviceArena(const DeviceArena&) = delete;
 
   // Room for `bytes` in one slab, where the driver has that much; slabs that nobody uses go back to
-  // it first.
-  void Reserve(int64_t bytes);
-  // kResourceExhausted names the pool, the request, and what holds most. `bytes` >= 1.
+  // it first. Errors of the driver and of `quiet`.
+  absl::Status Reserve(int64_t bytes);
+  // kResourceExhausted names the pool, the request, and what holds most; else errors as Reserve.
+  // `bytes` >= 1.
   absl::StatusOr<std::byte*> Take(Pool pool, int64_t bytes);
   // What Take gave.
   void Give(std::byte* piece);
@@ -57,11 +58,11 @@ class DeviceArena {
   // Null when no slab has so much in one range.
   std::byte* TakeFromSlabs(Pool pool, int64_t bytes);
   CudaDriver::Error AddSlab(int64_t bytes);
-  void DropEmptySlabs();
+  absl::Status DropEmptySlabs();
   absl::Status Exhausted(Pool pool, int64_t bytes);
 
   CudaDriver& driver_;
-  const std::function<void()> quiet_;
+  const std::function<absl::Status()> quiet_;
   std::list<Slab> slabs_;
   std::map<std::byte*, Piece> pieces_;
   std::array<int64_t, kPools> held_{};

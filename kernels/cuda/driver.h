@@ -4,30 +4,12 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/dtype.h"
+#include "kernels/cuda/product.h"
 
 struct CUstream_st;
 struct CUevent_st;
 
 namespace sherd {
-
-// d (m, n) = op(a) (m, k) · op(b) (k, n) + bias (n), added to d when `accumulate`: in fp32, before
-// the one rounding. Row-major and dense: a transposed operand is stored (k, m) or (n, k). Both
-// operands are of one type; a bias and operands in fp32 want an fp32 result. Sizes are at least 1.
-struct Product {
-  int64_t m = 0, n = 0, k = 0;
-  DType operands = DType::kF32;
-  const void* a = nullptr;
-  const void* b = nullptr;
-  bool a_transposed = false, b_transposed = false;
-  void* d = nullptr;
-  DType result = DType::kF32;
-  bool accumulate = false;
-  const float* bias = nullptr;  // null: none
-  // 256-byte aligned; what the library works in.
-  void* workspace = nullptr;
-  int64_t workspace_bytes = 0;
-};
 
 // Everything that the host side asks of CUDA, for one device: a table that the CUDA runtime with
 // cuBLASLt fills in (runtime_driver.h), and the software device of the tests. Names and meanings
@@ -38,6 +20,8 @@ class CudaDriver {
   static constexpr Error kSuccess = 0;
   static constexpr Error kMemoryAllocation = 2;
   static constexpr Error kNotReady = 600;
+  // No error of the runtime, but of the library of products: nothing was enqueued.
+  static constexpr Error kNoProduct = -1;
 
   virtual ~CudaDriver() = default;
   virtual std::string Text(Error error) = 0;
@@ -47,26 +31,31 @@ class CudaDriver {
   // Page-locked.
   virtual Error MallocHost(void** memory, size_t bytes) = 0;
   virtual Error FreeHost(void* memory) = 0;
+  // Page-locks memory that is there.
+  virtual Error HostRegister(void* memory, size_t bytes) = 0;
+  virtual Error HostUnregister(void* memory) = 0;
   virtual Error MemGetInfo(size_t* free, size_t* total) = 0;
 
   // High priority: kernels of it go first where both could run.
   virtual Error StreamCreate(CUstream_st** stream, bool high_priority) = 0;
   virtual Error StreamDestroy(CUstream_st* stream) = 0;
-  virtual Error StreamSynchronize(CUstream_st* stream) = 0;
+  // What is enqueued on `stream` from now on waits for what was recorded of `event`.
+  virtual Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) = 0;
 
   virtual Error EventCreate(CUevent_st** event) = 0;
   virtual Error EventDestroy(CUevent_st* event) = 0;
   virtual Error EventRecord(CUevent_st* event, CUstream_st* stream) = 0;
-  virtual Error EventSynchronize(CUevent_st* event) = 0;
-  // kNotReady: what was enqueued before it is under way.
+  // kNotReady: what was enqueued before it is under way. That is how the host waits (wait.h): no
+  // call that does so within the driver is here.
   virtual Error EventQuery(CUevent_st* event) = 0;
 
   // In either direction or within the device; host memory is page-locked.
   virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;
   virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
 
-  // Enqueues the product. Equal products, by shape, types and alignment, are computed by
-  // the same algorithm, and have equal bits of equal operands. `why` gets more than Text can say.
+  // Enqueues the product. Products with equal keys (KeyOf) are computed by the same algorithm, and
+  // have equal bits of equal operands. With kNoProduct `why` gets the library's call, and its
+  // answer.
   virtual Error Multiply(const Product& product, CUstream_st* stream, std::string* why) = 0;
   // Of the library, to work in.
   virtual int64_t workspace_bytes() const = 0;

@@ -56,15 +56,17 @@ __global__ void __launch_bounds__(kMostNormThreads)
 }
 
 // dx = rstd · (g − mean(g) − x̂ · mean(g · x̂)) with g = dy · w, for a tile of rows, and the tile's
-// sums of dy · x̂ and of dy: partial (tiles, 2, C). A thread has the same columns of every row, so
-// its sums, in shared memory, are its own.
-template <typename T>
+// sums of dy · x̂ and of dy: partial (tiles, 2, C padded to whole packs). A thread has the same
+// columns of every row, so its sums, in shared memory where they fit, are its own.
+template <typename T, bool kInShared>
 __global__ void __launch_bounds__(kMostNormThreads)
     LayerNormBackwardKernel(const float* dy, const float* x, const T* w, const float* mean,
                             const float* rstd, float* dx, float* partial, int64_t rows,
                             int64_t channels, bool whole, bool accumulate) {
-  SIMT_DYNAMIC_SHARED(float, sums);  // (2, C), padded to whole packs
+  SIMT_DYNAMIC_SHARED(float, room);
   const int64_t padded = PaddedColumns(channels);
+  float* const to = partial + int64_t{blockIdx.x} * 2 * padded;
+  float* const sums = kInShared ? room : to;
   for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
     StoreWhole(Pack<kNormWidth>{}, sums + c);
     StoreWhole(Pack<kNormWidth>{}, sums + padded + c);
@@ -111,13 +113,14 @@ __global__ void __launch_bounds__(kMostNormThreads)
       WriteGradient(pack, dx + at + c, left, whole, accumulate);
     }
   }
-  float* const to = partial + int64_t{blockIdx.x} * 2 * channels;
-  for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
-    Pack<kNormWidth> dw, db;
-    LoadWhole(sums + c, dw);
-    LoadWhole(sums + padded + c, db);
-    StorePack(dw, to + c, channels - c, channels % kNormWidth == 0);
-    StorePack(db, to + channels + c, channels - c, channels % kNormWidth == 0);
+  if constexpr (kInShared) {
+    for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
+      Pack<kNormWidth> dw, db;
+      LoadWhole(sums + c, dw);
+      LoadWhole(sums + padded + c, db);
+      StoreWhole(dw, to + c);
+      StoreWhole(db, to + padded + c);
+    }
   }
 }
 
@@ -141,16 +144,24 @@ void CudaKernels::LayerNormBackward(const float* dy, const float* x, ConstParam 
                                     int64_t channels) {
   const bool whole = channels % kNormWidth == 0 && AllAligned(dy, x, w.data, dx);
   const int64_t tiles = CeilDiv(rows, kNormRows);
-  const int64_t partial_floats = tiles * 2 * channels;
+  const int64_t padded = PaddedColumns(channels);
+  const int64_t partial_floats = tiles * 2 * padded;
   float* const partial = Scratch<float>(partial_floats + RoomOfSums(tiles, channels));
-  const size_t shared = static_cast<size_t>(2 * PaddedColumns(channels)) * sizeof(float);
+  const size_t sum_bytes = static_cast<size_t>(2 * padded) * sizeof(float);
   ForType(w.dtype, [&](auto type) {
     using T = decltype(type);
-    Run(SIMT_KERNEL(LayerNormBackwardKernel<T>), tiles, NormThreads(channels), shared, dy, x,
-        static_cast<const T*>(w.data), mean, rstd, dx, partial, rows, channels, whole, accumulate);
+    const auto run = [&](const auto& kernel, size_t shared) {
+      Run(kernel, tiles, NormThreads(channels), shared, dy, x, static_cast<const T*>(w.data), mean,
+          rstd, dx, partial, rows, channels, whole, accumulate);
+    };
+    if (sum_bytes <= kMostSumBytes) {
+      run(SIMT_KERNEL(LayerNormBackwardKernel<T, true>), sum_bytes);
+    } else {
+      run(SIMT_KERNEL(LayerNormBackwardKernel<T, false>), 0);
+    }
   });
-  SumColumns(partial, 2 * channels, tiles, channels, dw, partial + partial_floats);
-  SumColumns(partial + channels, 2 * channels, tiles, channels, db, partial + partial_floats);
+  SumColumns(partial, 2 * padded, tiles, channels, dw, partial + partial_floats);
+  SumColumns(partial + padded, 2 * padded, tiles, channels, db, partial + partial_floats);
 }
 
 }  // namespace sherd

@@ -1,23 +1,13 @@
 #include "kernels/cuda/matmul.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace sherd {
 namespace {
 
-constexpr uint32_t kMostAlignment = 256;
-
 cudaDataType_t TypeOf(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
-
-// The largest power of two, up to kMostAlignment, that divides the address.
-uint32_t AlignmentOf(const void* pointer) {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  uint32_t alignment = kMostAlignment;
-  while (address % alignment != 0) alignment /= 2;
-  return alignment;
-}
 
 // "cublasLtMatmulDescCreate failed: CUBLAS_STATUS_ALLOC_FAILED".
 cublasStatus_t Failed(cublasStatus_t status, const char* call, std::string* why) {
@@ -99,17 +89,9 @@ cublasStatus_t Matmul::Open(std::string* why) {
   return Failed(cublasLtCreate(&handle_), "cublasLtCreate", why);
 }
 
-Matmul::Key Matmul::KeyOf(const Product& p) {
-  const int flags = (p.a_transposed ? 1 : 0) | (p.b_transposed ? 2 : 0) | (p.accumulate ? 4 : 0) |
-                    (p.bias != nullptr ? 8 : 0) | (p.operands == DType::kBF16 ? 16 : 0) |
-                    (p.result == DType::kBF16 ? 32 : 0);
-  const auto aligned = [](const void* pointer) { return static_cast<int>(AlignmentOf(pointer)); };
-  return {p.m, p.n, p.k, flags, aligned(p.a), aligned(p.b), aligned(p.d), aligned(p.bias)};
-}
-
 cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
                               cublasLtMatmulAlgo_t* algorithm, std::string* why) {
-  const Key key = KeyOf(product);
+  const ProductKey key = KeyOf(product);
   absl::MutexLock lock(&mutex_);
   if (const auto known = chosen_.find(key); known != chosen_.end()) {
     *algorithm = known->second;
@@ -129,12 +111,11 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
   // Never in the result's type, which would round more than once.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(product.b));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(product.a));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(product.d));
-  // What the result's epilogue reads beside it too; no bias is at 0.
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-         std::min(AlignmentOf(product.d), AlignmentOf(product.bias)));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(attribute, static_cast<uint32_t>(kProductAlignment));
+  }
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {
@@ -146,8 +127,7 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (found == 0) {
-    *why = "cuBLASLt has no algorithm for it";
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+    return Failed(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", why);
   }
   chosen_.emplace(key, best.algo);
   *algorithm = best.algo;
@@ -157,11 +137,9 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
 cublasStatus_t Matmul::Multiply(const Product& product, cudaStream_t stream, std::string* why) {
   Problem problem;
   cublasLtMatmulAlgo_t algorithm;
-  SHERD_RETURN_IF_FAILED(problem.Describe(product, why), "the description", why);
-  if (const cublasStatus_t status = Choose(product, problem, &algorithm, why);
-      status != CUBLAS_STATUS_SUCCESS) {
-    return status;
-  }
+  cublasStatus_t status = problem.Describe(product, why);
+  if (status == CUBLAS_STATUS_SUCCESS) status = Choose(product, problem, &algorithm, why);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   const float one = 1;
   const float before = product.accumulate ? 1 : 0;
   return Failed(cublasLtMatmul(handle_, problem.operation, &one, product.b, problem.first,

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -14,8 +13,9 @@
 namespace sherd {
 
 // Products by cuBLASLt on the current device. An algorithm is what the library's heuristic answers
-// for a shape, types and alignment, asked once; reductions over parts of the inner dimension go
-// through the workspace in fp32, in a fixed order. Thread-safe.
+// for a shape and types, asked once; of alignment it is told kProductAlignment, never what pointers
+// happen to have. Reductions over parts of the inner dimension go through the workspace in fp32, in
+// a fixed order. Thread-safe.
 class Matmul {
  public:
   // Recommended for compute capability 9.0; elsewhere less would do.
@@ -31,18 +31,15 @@ class Matmul {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Sizes, types and flags, and the alignment of a, b, d and bias in bytes.
-  using Key = std::tuple<int64_t, int64_t, int64_t, int, int, int, int, int>;
   class Problem;
 
-  static Key KeyOf(const Product& product);
   cublasStatus_t Choose(const Product& product, const Problem& problem,
                         cublasLtMatmulAlgo_t* algorithm, std::string* why)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   cublasLtHandle_t handle_ = nullptr;
   absl::Mutex mutex_;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen_ ABSL_GUARDED_BY(mutex_);
+  std::map<ProductKey, cublasLtMatmulAlgo_t> chosen_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sherd

@@ -2,6 +2,7 @@
 
 // What the normalisations share: how columns of a row are dealt out to the threads of a block.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/simt.h"
@@ -23,6 +24,10 @@ __device__ __forceinline__ int64_t ColumnStride() { return int64_t{blockDim.x} *
 __host__ __device__ __forceinline__ int64_t PaddedColumns(int64_t channels) {
   return (channels + kNormWidth - 1) / kNormWidth * kNormWidth;
 }
+
+// Sums of a block that take more than this are kept in global memory: every card that there are
+// kernels for has so much shared memory for a block.
+inline constexpr size_t kMostSumBytes = 96 << 10;
 
 // What is beyond a row's end must be zero.
 __device__ __forceinline__ float SumOfPack(const Pack<kNormWidth>& pack) {

@@ -36,14 +36,16 @@ __global__ void __launch_bounds__(kMostNormThreads)
 }
 
 // dx = rstd · (g − x̂ · mean(g · x̂)) with g = dy · w and x̂ = x · rstd, for a tile of rows, and the
-// tile's sums of dy · x̂: partial (tiles, C). A thread has the same columns of every row, so its
-// sums, in shared memory, are its own.
-template <typename T>
+// tile's sums of dy · x̂: partial (tiles, C padded to whole packs). A thread has the same columns of
+// every row, so its sums, in shared memory where they fit, are its own.
+template <typename T, bool kInShared>
 __global__ void __launch_bounds__(kMostNormThreads)
     RmsNormBackwardKernel(const float* dy, const float* x, const T* w, const float* rstd, float* dx,
                           float* partial, int64_t rows, int64_t channels, bool whole,
                           bool accumulate) {
-  SIMT_DYNAMIC_SHARED(float, sums);  // (C), padded to whole packs
+  SIMT_DYNAMIC_SHARED(float, room);
+  float* const to = partial + int64_t{blockIdx.x} * PaddedColumns(channels);
+  float* const sums = kInShared ? room : to;
   for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
     StoreWhole(Pack<kNormWidth>{}, sums + c);
   }
@@ -81,11 +83,12 @@ __global__ void __launch_bounds__(kMostNormThreads)
       WriteGradient(pack, dx + at + c, left, whole, accumulate);
     }
   }
-  for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
-    Pack<kNormWidth> dw;
-    LoadWhole(sums + c, dw);
-    StorePack(dw, partial + int64_t{blockIdx.x} * channels + c, channels - c,
-              channels % kNormWidth == 0);
+  if constexpr (kInShared) {
+    for (int64_t c = FirstColumn(); c < channels; c += ColumnStride()) {
+      Pack<kNormWidth> dw;
+      LoadWhole(sums + c, dw);
+      StoreWhole(dw, to + c);
+    }
   }
 }
 
@@ -106,15 +109,23 @@ void CudaKernels::RmsNormBackward(const float* dy, const float* x, ConstParam w,
                                   int64_t channels) {
   const bool whole = channels % kNormWidth == 0 && AllAligned(dy, x, w.data, dx);
   const int64_t tiles = CeilDiv(rows, kNormRows);
-  const int64_t partial_floats = tiles * channels;
+  const int64_t padded = PaddedColumns(channels);
+  const int64_t partial_floats = tiles * padded;
   float* const partial = Scratch<float>(partial_floats + RoomOfSums(tiles, channels));
-  const size_t shared = static_cast<size_t>(PaddedColumns(channels)) * sizeof(float);
+  const size_t sum_bytes = static_cast<size_t>(padded) * sizeof(float);
   ForType(w.dtype, [&](auto type) {
     using T = decltype(type);
-    Run(SIMT_KERNEL(RmsNormBackwardKernel<T>), tiles, NormThreads(channels), shared, dy, x,
-        static_cast<const T*>(w.data), rstd, dx, partial, rows, channels, whole, accumulate);
+    const auto run = [&](const auto& kernel, size_t shared) {
+      Run(kernel, tiles, NormThreads(channels), shared, dy, x, static_cast<const T*>(w.data), rstd,
+          dx, partial, rows, channels, whole, accumulate);
+    };
+    if (sum_bytes <= kMostSumBytes) {
+      run(SIMT_KERNEL(RmsNormBackwardKernel<T, true>), sum_bytes);
+    } else {
+      run(SIMT_KERNEL(RmsNormBackwardKernel<T, false>), 0);
+    }
   });
-  SumColumns(partial, channels, tiles, channels, dw, partial + partial_floats);
+  SumColumns(partial, padded, tiles, channels, dw, partial + partial_floats);
 }
 
 }  // namespace sherd

@@ -39,6 +39,9 @@ class RuntimeDriver final : public CudaDriver {
     if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
       return absl::UnavailableError(absl::StrCat("cudaSetDevice failed: ", TextOf(error)));
     }
+    if (const cudaError_t error = cudaRuntimeGetVersion(&runtime_); error != cudaSuccess) {
+      return absl::UnavailableError(absl::StrCat("cudaRuntimeGetVersion failed: ", TextOf(error)));
+    }
     std::string why;
     if (matmul_.Open(&why) == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("cuBLASLt does not start: ", why));
@@ -58,6 +61,12 @@ class RuntimeDriver final : public CudaDriver {
   Error FreeHost(void* memory) override {
     return Call([&] { return cudaFreeHost(memory); });
   }
+  Error HostRegister(void* memory, size_t bytes) override {
+    return Call([&] { return cudaHostRegister(memory, bytes, cudaHostRegisterDefault); });
+  }
+  Error HostUnregister(void* memory) override {
+    return Call([&] { return cudaHostUnregister(memory); });
+  }
   Error MemGetInfo(size_t* free, size_t* total) override {
     return Call([&] { return cudaMemGetInfo(free, total); });
   }
@@ -74,22 +83,17 @@ class RuntimeDriver final : public CudaDriver {
   Error StreamDestroy(CUstream_st* stream) override {
     return Call([&] { return cudaStreamDestroy(stream); });
   }
-  Error StreamSynchronize(CUstream_st* stream) override {
-    return Call([&] { return cudaStreamSynchronize(stream); });
+  Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) override {
+    return Call([&] { return cudaStreamWaitEvent(stream, event, 0); });
   }
   Error EventCreate(CUevent_st** event) override {
-    return Call([&] {
-      return cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync);
-    });
+    return Call([&] { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); });
   }
   Error EventDestroy(CUevent_st* event) override {
     return Call([&] { return cudaEventDestroy(event); });
   }
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override {
     return Call([&] { return cudaEventRecord(event, stream); });
-  }
-  Error EventSynchronize(CUevent_st* event) override {
-    return Call([&] { return cudaEventSynchronize(event); });
   }
   Error EventQuery(CUevent_st* event) override {
     return Call([&] { return cudaEventQuery(event); });
@@ -103,20 +107,15 @@ class RuntimeDriver final : public CudaDriver {
   }
 
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override {
-    return Call([&] {
-      return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS
-                 ? cudaSuccess
-                 : cudaErrorLaunchFailure;
-    });
+    if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) return error;
+    return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS ? kSuccess : kNoProduct;
   }
   int64_t workspace_bytes() const override { return Matmul::kWorkspaceBytes; }
 
   std::string model() const override { return properties_.name; }
   std::string numerics_fingerprint() const override {
-    int runtime = 0;
-    cudaRuntimeGetVersion(&runtime);
     return absl::StrCat(properties_.name, "; compute capability ", properties_.major, ".",
-                        properties_.minor, "; cuda ", VersionText(runtime), "; cublaslt ",
+                        properties_.minor, "; cuda ", VersionText(runtime_), "; cublaslt ",
                         cublasLtGetVersion());
   }
 
@@ -139,6 +138,7 @@ class RuntimeDriver final : public CudaDriver {
 
   const int index_;
   const cudaDeviceProp properties_;
+  int runtime_ = 0;  // version
   Matmul matmul_;
 };
 
@@ -156,14 +156,14 @@ bool HasCodeFor(const cudaDeviceProp& properties) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> MakeRuntimeDriver(int index) {
-  int runtime = 0;
-  cudaRuntimeGetVersion(&runtime);
   // Left alone when there is no driver.
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted == cudaErrorInsufficientDriver) {
-    int driver = 0;
+    // For the text alone.
+    int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
     return absl::UnavailableError(
         driver == 0 ? std::string("no NVIDIA driver is installed (libcuda.so.1)")
                     : absl::StrCat("the NVIDIA driver is for CUDA ", VersionText(driver),

@@ -6,6 +6,7 @@
 
 #include "common/status_macros.h"
 #include "kernels/cuda/checked.h"
+#include "kernels/cuda/wait.h"
 
 namespace sherd {
 
@@ -29,7 +30,13 @@ absl::Status Staging::Open() {
 
 absl::Status Staging::Await(Piece& piece) {
   if (!std::exchange(piece.travels, false)) return absl::OkStatus();
-  return Checked(driver_, driver_.EventSynchronize(piece.event), "cudaEventSynchronize");
+  return AwaitEvent(driver_, piece.event, limit_);
+}
+
+absl::Status Staging::Finish() {
+  absl::Status status;
+  for (Piece& piece : pieces_) status.Update(Await(piece));
+  return status;
 }
 
 absl::Status Staging::Send(Piece& piece, void* to, const void* from, int64_t bytes) {

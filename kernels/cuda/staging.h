@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "kernels/cuda/driver.h"
 
 namespace sherd {
@@ -15,8 +16,9 @@ class Staging {
  public:
   static constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
-  // Neither is owned; both outlive the object.
-  Staging(CudaDriver& driver, CUstream_st* stream) : driver_(driver), stream_(stream) {}
+  // Neither is owned; both outlive the object. No wait is longer than `limit`: HangError (wait.h).
+  Staging(CudaDriver& driver, CUstream_st* stream, absl::Duration limit)
+      : driver_(driver), stream_(stream), limit_(limit) {}
   ~Staging();
   Staging(const Staging&) = delete;
 
@@ -24,6 +26,8 @@ class Staging {
   absl::Status Open();
   // Enqueues; `from` may be reused on return.
   absl::Status In(void* to, const void* from, int64_t bytes);
+  // Waits for what In has enqueued.
+  absl::Status Finish();
   // After what is enqueued on the stream; it is there on return.
   absl::Status Out(void* to, const void* from, int64_t bytes);
 
@@ -38,6 +42,7 @@ class Staging {
 
   CudaDriver& driver_;
   CUstream_st* const stream_;
+  const absl::Duration limit_;
   std::array<Piece, 2> pieces_;
   size_t next_ = 0;
 };

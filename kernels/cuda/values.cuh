@@ -25,10 +25,16 @@ __device__ __forceinline__ uint32_t Bf16Pair(float first, float second) {
   return Bf16Bits(first) | Bf16Bits(second) << 16;
 }
 
+__device__ __forceinline__ float RoundedToBf16(float value) {
+  return __uint_as_float(Bf16Bits(value) << 16);
+}
+
 __device__ __forceinline__ void Store(float value, float* to) { *to = value; }
 __device__ __forceinline__ void Store(float value, BF16* to) {
   to->bits = static_cast<uint16_t>(Bf16Bits(value));
 }
+
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 template <int kWidth>
 struct Pack {

@@ -219,11 +219,21 @@ TEST(RenderPlan, SaysWhereTheOptimizerStateLives) {
   v1::JobSpec spec = TensorByData();
   PlanReport report = ReportOnJob(spec, 4, request.limits, request.cost);
   EXPECT_THAT(PlanText(report, request), HasSubstr("optimizer state lives in host memory"));
-  EXPECT_EQ(PlanJson(report, request)["optimizer_location"], "host");
+  Json json = PlanJson(report, request);
+  EXPECT_EQ(json["optimizer_location"], "host");
+  // On a GPU it is the host's, and a ring of chunks beside it the device's.
+  const Json& on_device = json["on_devices"][0];
+  EXPECT_EQ(on_device["memory"]["optimizer"], 0);
+  EXPECT_GT(on_device["memory"]["staging"], json["ranks"][0]["memory"]["staging"]);
+  EXPECT_GE(on_device["host_memory"]["replicas"].get<int64_t>() +
+                on_device["host_memory"]["optimizer"].get<int64_t>(),
+            json["ranks"][0]["memory"]["optimizer"].get<int64_t>());
+  EXPECT_THAT(PlanText(report, request), HasSubstr("\nThe same on a GPU\npool"));
   spec.mutable_parallel()->set_offload(v1::OFFLOAD_NONE);
   report = ReportOnJob(spec, 4, request.limits, request.cost);
   EXPECT_THAT(PlanText(report, request), Not(HasSubstr("host memory")));
   EXPECT_EQ(PlanJson(report, request)["optimizer_location"], "device");
+  EXPECT_FALSE(PlanJson(report, request).contains("on_devices"));
 }
 
 // Members of a tensor-parallel group share the model: more of them hold less each.

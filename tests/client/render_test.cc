@@ -260,6 +260,25 @@ TEST(RenderText, ShowsBytesByGroupAndWhereTheOptimizerStateLives) {
   EXPECT_EQ(json["wire_by_group"]["tensor"]["measured"], 1024);
 }
 
+TEST(RenderText, ShowsWhatTheHostHoldsBesideADevice) {
+  v1::RankLedger ledger = Event(kLedger).ledger();
+  for (auto& [pool, line] : *ledger.mutable_memory()) line.set_measured(line.predicted());
+  EXPECT_THAT(LedgerTables({ledger}), ::testing::Not(::testing::HasSubstr("On the hosts")));
+  v1::LedgerLine& home = (*ledger.mutable_host_memory())["optimizer"];
+  home.set_predicted(1024);
+  home.set_measured(1024);
+  const std::string exact = LedgerTables({ledger});
+  EXPECT_THAT(exact, ::testing::HasSubstr("\nOn the hosts beside it: predicted / measured\n"
+                                          "pool                  rank 1\n"
+                                          "optimizer  1.0 KiB / 1.0 KiB\n"));
+  EXPECT_THAT(exact, ::testing::HasSubstr("predicted = measured to the byte"));
+  home.set_measured(1025);
+  EXPECT_THAT(LedgerTables({ledger}), ::testing::HasSubstr("differ in 1 line:"));
+  v1::JobEvent event;
+  *event.mutable_ledger() = ledger;
+  EXPECT_EQ(EventJson(event)["host_memory"]["optimizer"]["measured"], 1025);
+}
+
 TEST(RenderText, ListsJobsAndWorkers) {
   const auto job = Parse<v1::Job>(
       "id: 'j1' name: 'tiny' state: JOB_STATE_FAILED reason: 'rank 1 died' step: 5 loss: 2.5 "

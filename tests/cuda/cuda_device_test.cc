@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "plan/model_rules.h"
 #include "tests/cuda/software_device.h"
 
 namespace sherd {
@@ -31,10 +34,96 @@ TEST_P(CudaDeviceSchedules, AProductThatFailsSaysWhichAndNothingIsDoneAfterIt) {
   ops->LinearForward(x.as<float>(), {w.data(), DType::kF32}, {nullptr, DType::kF32}, y.as<float>(),
                      2, 3, 4);
   EXPECT_THAT(std::string(device->status().message()),
-              HasSubstr("a product of matrices (2 × 3) · (3 × 4) of"));
+              HasSubstr("a product of matrices (2 × 3) · (4 × 3)ᵀ of bf16, to fp32 failed: "));
   double loss = 1;
   ops->CrossEntropy(y.as<float>(), nullptr, 1, 1, loss);
   EXPECT_EQ(loss, 1);
+}
+
+// A GPU faults where the processor would read on: whatever is given memory of the host fails here
+// as well.
+TEST_P(CudaDeviceSchedules, MemoryOfTheHostIsRefusedByKernelsProductsAndCopies) {
+  std::vector<float> host(64);
+  struct Case {
+    const char* text;
+    std::function<void(CudaDevice&, Ops&, float*)> run;
+  };
+  const Case cases[] = {
+      {"GeluForwardKernel: a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) { ops.GeluForward(host.data(), there, 8); }},
+      {"GeluForwardKernel: a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) { ops.GeluForward(there, host.data(), 8); }},
+      // A pointer within a structure.
+      {": a pointer is to memory that is not the device's",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         const AdamWState state{there, there + 8, there + 16};
+         const AdamWState wrong{there, host.data(), there + 16};
+         ops.AdamW({there + 24, DType::kF32, false}, state, wrong, there + 32, DType::kF32,
+                   {.lr = 1,
+                    .beta1 = 0.9,
+                    .beta2 = 0.9,
+                    .eps = 1,
+                    .weight_decay = 0,
+                    .step = 1,
+                    .grad_scale = 1},
+                   8);
+       }},
+      {"failed: an illegal memory access (700)",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         ops.LinearForward(host.data(), {there, DType::kF32}, {nullptr, DType::kF32}, there + 8, 2,
+                           2, 2);
+       }},
+      {"failed: an illegal memory access (700)",
+       [&](CudaDevice&, Ops& ops, float* there) {
+         ops.LinearBackwardInput(there, {there, DType::kF32}, host.data(), 2, 2, 2, false);
+       }},
+      {"cudaMemcpyAsync failed",
+       [&](CudaDevice& device, Ops&, float* there) { device.CopyWithin(there, host.data(), 8); }},
+  };
+  for (const Case& wrong : cases) {
+    const auto device = OpenSoftwareDevice({.schedule = GetParam()});
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = false});
+    const Buffer there(meter, Pool::kActivations, 1024);
+    wrong.run(*device, *ops, there.as<float>());
+    EXPECT_TRUE(absl::IsInternal(device->Synchronize())) << wrong.text;
+    EXPECT_THAT(std::string(device->status().message()), HasSubstr(wrong.text));
+  }
+}
+
+// F28: what the library does not compute is told as that: with its call, its answer, the shapes as
+// they are stored, and all types.
+TEST_P(CudaDeviceSchedules, AProductThatTheLibraryRefusesIsToldByCallShapesAndTypes) {
+  struct Case {
+    const char* text;
+    std::function<void(Ops&, float*)> run;
+  };
+  const Case cases[] = {
+      {"(2 × 3) · (4 × 3)ᵀ of bf16, to fp32, with a bias",
+       [](Ops& ops, float* m) {
+         ops.LinearForward(m, {m, DType::kF32}, {m, DType::kF32}, m + 64, 2, 3, 4);
+       }},
+      {"(2 × 4) · (4 × 3) of bf16, added to fp32",
+       [](Ops& ops, float* m) {
+         ops.LinearBackwardInput(m, {m, DType::kF32}, m + 64, 2, 3, 4, /*accumulate=*/true);
+       }},
+      {"(5 × 2)ᵀ · (5 × 3) of bf16, to bf16",
+       [](Ops& ops, float* m) {
+         ops.LinearBackwardWeight(m, m, {m + 64, DType::kBF16, false},
+                                  {nullptr, DType::kF32, false}, 5, 3, 2);
+       }},
+  };
+  for (const Case& refused : cases) {
+    const auto device = OpenSoftwareDevice({.schedule = GetParam(), .refused_rows = 2});
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+    const Buffer matrices(meter, Pool::kActivations, 1024);
+    refused.run(*ops, matrices.as<float>());
+    EXPECT_EQ(device->status(),
+              absl::InternalError(absl::StrCat(
+                  "cuda:0: a product of matrices ", refused.text,
+                  " failed: cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
@@ -42,6 +131,30 @@ INSTANTIATE_TEST_SUITE_P(All, CudaDeviceSchedules,
                          [](const auto& info) {
                            return info.param == Schedule::kGuarded ? "Guarded" : "Late";
                          });
+
+// Jobs with such heads are refused (plan/model_rules.cc); whoever comes by another way ends no
+// process.
+TEST(CudaDevice, HeadsThatThereAreNoKernelsForAreAnError) {
+  static_assert(CudaKernels::kMostHeadChannels == kMaxHeadChannels);
+  for (const bool backward : {false, true}) {
+    const auto device = OpenSoftwareDevice();
+    MemoryMeter meter(device->memory());
+    const auto ops = device->MakeOps({.meter = &meter, .bf16 = true});
+    const AttentionShape shape{
+        .batch = 1, .tokens = 1, .heads = 1, .kv_heads = 1, .head_size = 257};
+    const Buffer qkv(meter, Pool::kActivations, 4 * 3 * 257);
+    const Buffer out(meter, Pool::kActivations, 4 * 257), lse(meter, Pool::kActivations, 4);
+    if (backward) {
+      ops->AttentionBackward(out.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>(),
+                             qkv.as<float>(), shape);
+    } else {
+      ops->AttentionForward(qkv.as<float>(), out.as<float>(), lse.as<float>(), shape);
+    }
+    EXPECT_EQ(device->status(),
+              absl::InternalError("cuda:0: attention: heads have 257 channels, and there are "
+                                  "kernels for up to 256"));
+  }
+}
 
 // F19
 TEST(CudaDevice, OutOfMemoryIsRememberedWithTheDevicesName) {
@@ -89,8 +202,8 @@ TEST(CudaDevice, WhatElseFailedStaysWithIt) {
 TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
   for (const char* const call :
        {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cudaEventCreate", "cudaEventRecord",
-        "cudaEventSynchronize", "cudaEventQuery", "cudaStreamSynchronize", "cudaMemcpyAsync",
-        "cudaMemsetAsync"}) {
+        "cudaEventQuery", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaMemGetInfo", "cudaFree",
+        "cudaHostRegister", "cudaStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const auto holdings = std::make_shared<SoftwareHoldings>();
       absl::Status status;
@@ -109,10 +222,22 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
             (*device)->CopyOut(host.data(), buffer.data(), 100);
             (*device)->Fetch(host.data(), buffer.data(), 100).IgnoreError();
             (*device)->Deliver(buffer.data(), host.data(), 100).IgnoreError();
+            std::byte* const locked = (*device)->locked_memory()->Take(Pool::kOptimizer, 100);
+            (*device)->Lock(host.data(), 100);
+            const std::unique_ptr<DeviceFence> fence = (*device)->MakeFence();
+            (*device)->Copy(Lane::kIn, buffer.data(), host.data(), 100);
+            (*device)->Record(Lane::kIn, *fence);
+            (*device)->Await(Lane::kOut, *fence);
+            (*device)->Copy(Lane::kOut, locked, buffer.data(), 100);
             (*device)->Synchronize().IgnoreError();
+            (*device)->Unlock(host.data());
+            (*device)->locked_memory()->Give(locked);
             const Buffer second(meter, Pool::kParams, 40 << 20);
             const Buffer third(meter, Pool::kParams, 40 << 20);
           }
+          // Gives back what the buffers were in.
+          EXPECT_GT((*device)->free_bytes(), 0);
+          (*device)->Reserve(100 << 20);
           status = (*device)->status();
         }
       }
@@ -123,6 +248,62 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
           << call << " " << time;
       EXPECT_TRUE(holdings->empty()) << call << " " << time;
     }
+  }
+}
+
+// F34: whoever waits for a device that hangs, in whatever way, learns it in time, and from then on
+// the device is a failed one.
+TEST_P(CudaDeviceSchedules, ADeviceThatHangsIsFoundByEveryWaitAndStaysBad) {
+  const auto limit = absl::Milliseconds(20);
+  std::vector<std::byte> host(100);
+  struct Case {
+    const char* name;
+    std::function<void(CudaDevice&, std::byte*)> wait;
+  };
+  const Case cases[] = {
+      {"Synchronize", [](CudaDevice& device, std::byte*) { device.Synchronize().IgnoreError(); }},
+      {"a mark",
+       [](CudaDevice& device, std::byte*) {
+         const std::shared_ptr<DeviceMark> mark = device.Mark();
+         while (!mark->passed()) std::this_thread::yield();
+       }},
+      {"CopyIn",
+       [&](CudaDevice& device, std::byte* there) {
+         // As often as there are pieces to copy through, and once more.
+         for (int i = 0; i < 3; ++i) device.CopyIn(there, host.data(), 100);
+       }},
+      {"CopyOut",
+       [&](CudaDevice& device, std::byte* there) { device.CopyOut(host.data(), there, 100); }},
+      {"Fetch", [&](CudaDevice& device,
+                    std::byte* there) { device.Fetch(host.data(), there, 100).IgnoreError(); }},
+      {"Deliver", [&](CudaDevice& device,
+                      std::byte* there) { device.Deliver(there, host.data(), 100).IgnoreError(); }},
+      // What is not used any more goes back for what is larger.
+      {"Reserve", [](CudaDevice& device, std::byte*) { device.Reserve(100 << 20); }},
+  };
+  for (const Case& waits : cases) {
+    const auto holdings = std::make_shared<SoftwareHoldings>();
+    {
+      const auto device = OpenSoftwareDevice({.schedule = GetParam(), .holdings = holdings}, limit);
+      MemoryMeter meter(device->memory());
+      const Buffer small(meter, Pool::kParams, 100);
+      { const Buffer large(meter, Pool::kParams, 40 << 20); }
+      device->Lock(host.data(), 100);
+      ASSERT_TRUE(device->Synchronize().ok());
+      holdings->hangs = true;
+      waits.wait(*device, small.data());
+      EXPECT_EQ(device->status(),
+                absl::DeadlineExceededError("cuda:0: the device hangs: what was enqueued is not "
+                                            "done after 20ms"))
+          << waits.name;
+      device->Reserve(1);
+      EXPECT_TRUE(absl::IsDeadlineExceeded(device->Synchronize())) << waits.name;
+      // What the driver would wait for ever with stays as it is.
+      device->Unlock(host.data());
+      EXPECT_EQ(holdings->registered_bytes, 100) << waits.name;
+      holdings->registered_bytes = 0;
+    }
+    EXPECT_TRUE(holdings->empty()) << waits.name;
   }
 }
 

@@ -119,6 +119,54 @@ TEST_F(CudaTraining, HasTheSameBitsOverStrategiesAndWorlds) {
   }
 }
 
+// F1: of heads and layers of odd sizes no tensor lies alike under two layouts, and yet every
+// product is asked for with the same properties, so that a library cannot choose otherwise.
+TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    std::set<ProductKey> reference;
+    for (const int world : {1, 2, 3}) {
+      for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+        v1::JobSpec spec = Job(strategy, type, 6, 1);
+        spec.mutable_model()->set_hidden(26);
+        spec.mutable_model()->set_ffn(37);
+        const auto holdings = std::make_shared<SoftwareHoldings>();
+        TrainOnDevices(spec, world, {.holdings = holdings});
+        absl::MutexLock lock(&holdings->mutex);
+        EXPECT_FALSE(holdings->product_keys.empty());
+        if (reference.empty()) reference = holdings->product_keys;
+        EXPECT_EQ(holdings->product_keys, reference) << strategy << " world " << world;
+      }
+    }
+  }
+}
+
+// F20: what the ledger says that ops work in on a device is what they take of it, and it is
+// reserved.
+TEST_F(CudaTraining, TheLedgerPredictsWhatOpsWorkInToTheByte) {
+  for (const bool llama : {false, true}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+      for (const int tensor : {1, 2}) {
+        v1::JobSpec spec = Job("zero3", type, 2, 1);
+        if (llama) testing::MakeLlama(spec);
+        spec.mutable_parallel()->set_tensor(tensor);
+        spec.mutable_parallel()->set_sequence_parallel(tensor > 1);
+        const Devices devices(2, {});
+        LocalEpoch epoch;
+        epoch.accelerators = devices.accelerators();
+        const std::vector<RankRecord> ranks = LocalWorld(spec, 2, std::move(epoch)).Run();
+        for (const RankRecord& rank : ranks) {
+          ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
+          ASSERT_FALSE(rank.ledgers.empty());
+          const auto& scratch = rank.ledgers.back().memory().at("scratch");
+          EXPECT_GT(scratch.measured(), 0);
+          EXPECT_EQ(scratch.predicted(), scratch.measured())
+              << (llama ? "llama " : "gpt2 ") << NameOf(type) << " tensor " << tensor;
+        }
+      }
+    }
+  }
+}
+
 // F8: late is as late as can be, guarded as early; and no schedule of threads changes a bit.
 TEST_F(CudaTraining, HasTheSameBitsWheneverTheDeviceComputes) {
   const v1::JobSpec spec = Job("zero2", v1::DATA_TYPE_BF16, 3);
@@ -153,6 +201,74 @@ TEST_F(CudaTraining, TensorAndSequenceParallelismAndHybridShardingWorkToo) {
   const v1::DataType type = v1::DATA_TYPE_BF16;
   ExpectSameBits(TrainOnDevices(Job("hybrid 2", type, 4, 2), 4),
                  TrainOnDevices(Job("zero3", type, 4, 2), 1), "hybrid");
+}
+
+// ADR 15: state that passes through the device has the bits of state that stays there, under every
+// strategy, with and without versions, however copies and computation fall.
+TEST_F(CudaTraining, HasTheSameBitsWithItsStateOnTheHost) {
+  const auto expect_same = [](v1::JobSpec spec, int world, const SoftwareDriverOptions& options,
+                              const RunOutcome& reference, const std::string& what) {
+    spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
+    SoftwareDriverOptions counted = options;
+    counted.holdings = std::make_shared<SoftwareHoldings>();
+    ExpectSameBits(TrainOnDevices(spec, world, counted), reference, what);
+    EXPECT_TRUE(counted.holdings->empty()) << what;
+  };
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    const RunOutcome reference = TrainOnDevices(Job("zero3", type, 5), 1);
+    for (const int world : {1, 2, 3}) {
+      for (const absl::string_view strategy : testing::StrategiesOf(world)) {
+        for (const int64_t replicas : {0, 1}) {
+          v1::JobSpec spec = Job(strategy, type, 5);
+          spec.mutable_elastic()->set_replicas(replicas);
+          expect_same(spec, world, {.schedule = Schedule::kPriority}, reference,
+                      absl::StrCat(strategy, " world ", world, " replicas ", replicas, " ",
+                                   std::string(NameOf(type))));
+        }
+      }
+    }
+    v1::JobSpec spec = Job("zero2", type, 5);
+    spec.mutable_elastic()->set_replicas(1);
+    for (const Schedule schedule : {Schedule::kLate, Schedule::kGuarded}) {
+      expect_same(spec, 2, {.schedule = schedule}, reference,
+                  schedule == Schedule::kLate ? "late" : "guarded");
+    }
+  }
+}
+
+TEST_F(CudaTraining, StateOnTheHostAndTensorParallelismGoTogether) {
+  for (const bool llama : {false, true}) {
+    v1::JobSpec spec = Job("zero3", llama ? v1::DATA_TYPE_FP32 : v1::DATA_TYPE_BF16, 2);
+    if (llama) testing::MakeLlama(spec);
+    spec.mutable_parallel()->set_tensor(2);
+    const RunOutcome reference = TrainOnDevices(spec, 4);
+    spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
+    ExpectSameBits(TrainOnDevices(spec, 4, {.schedule = Schedule::kPriority}), reference,
+                   llama ? "llama" : "gpt2");
+  }
+}
+
+// Of the driver's table, whether it is taken or, of versions, locked.
+TEST_F(CudaTraining, StateOnTheHostNeedsLockedMemory) {
+  for (const int64_t replicas : {0, 1}) {
+    v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_FP32, 1, 1);
+    spec.mutable_parallel()->set_offload(v1::OFFLOAD_OPTIMIZER);
+    spec.mutable_elastic()->set_replicas(replicas);
+    SoftwareDriverOptions options;
+    options.holdings = std::make_shared<SoftwareHoldings>();
+    options.host_bytes = (16 << 20) + 1000;  // staging, and no state
+    if (replicas > 0) options.failing_call = "cudaHostRegister";
+    {
+      Devices devices(1, options);
+      LocalEpoch epoch;
+      epoch.accelerators = devices.accelerators();
+      const absl::Status status = LocalWorld(spec, 1, std::move(epoch)).Run()[0].result.status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(replicas > 0 ? "cuda:0: cudaHostRegister failed"
+                                         : "cuda:0: out of page-locked memory of the host"));
+    }
+    EXPECT_TRUE(options.holdings->empty());
+  }
 }
 
 TEST_F(CudaTraining, GoesOnFromACheckpointAsIfNothingHadHappened) {

@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = 1 << 20;
 
-std::function<void()> Nothing() {
-  return [] {};
+std::function<absl::Status()> Nothing() {
+  return [] { return absl::OkStatus(); };
 }
 
 TEST(DeviceArena, PiecesAreAlignedAndApart) {
@@ -40,14 +40,14 @@ TEST(DeviceArena, PiecesAreAlignedAndApart) {
 TEST(DeviceArena, APlanThatWasReservedIsOneSlab) {
   SoftwareDriver driver;
   DeviceArena arena(driver, Nothing());
-  arena.Reserve(100 * kMiB);
+  EXPECT_TRUE(arena.Reserve(100 * kMiB).ok());
   EXPECT_EQ(arena.slab_bytes(), 100 * kMiB);
   std::vector<std::byte*> pieces;
   for (int i = 0; i < 10; ++i) pieces.push_back(*arena.Take(Pool::kActivations, 10 * kMiB));
   EXPECT_EQ(arena.slab_bytes(), 100 * kMiB);
   for (std::byte* const piece : pieces) arena.Give(piece);
   // The next job is larger: what the one before left goes back first.
-  arena.Reserve(200 * kMiB);
+  EXPECT_TRUE(arena.Reserve(200 * kMiB).ok());
   EXPECT_EQ(arena.slab_bytes(), 200 * kMiB);
 }
 
@@ -70,7 +70,7 @@ TEST(DeviceArena, DoesNotFragmentOverAThousandJobs) {
   }
   EXPECT_EQ(arena.slab_bytes(), after_the_first);
   // All that was given back is one range again.
-  arena.Reserve(32 * kMiB);
+  EXPECT_TRUE(arena.Reserve(32 * kMiB).ok());
   EXPECT_EQ(arena.slab_bytes(), after_the_first);
 }
 
@@ -100,7 +100,10 @@ TEST(DeviceArena, ReturnsEverySlabAndOnlyWhenTheDeviceIsQuiet) {
   SoftwareDriver driver({.holdings = holdings});
   int quiet = 0;
   {
-    DeviceArena arena(driver, [&quiet] { ++quiet; });
+    DeviceArena arena(driver, [&quiet] {
+      ++quiet;
+      return absl::OkStatus();
+    });
     arena.Give(*arena.Take(Pool::kParams, kMiB));
     EXPECT_GT(holdings->memory_bytes, 0);
     EXPECT_EQ(quiet, 0);

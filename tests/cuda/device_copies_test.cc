@@ -78,6 +78,38 @@ TEST_P(DeviceCopies, WhatIsFetchedAfterAMarkIsWhatWasComputedBefore) {
   EXPECT_TRUE(std::equal(fetched.begin(), fetched.end(), delivered.begin() + 1000));
 }
 
+// ADR 15: from locked memory, and memory that is locked for a while, to the device and back beside
+// the computation, in the order that fences give them.
+TEST_P(DeviceCopies, LanesCopyInTheOrderOfTheirFences) {
+  const auto device = GetParam().open();
+  MemoryMeter meter(device->memory());
+  const Buffer there(meter, Pool::kStaging, kLong);
+  const Buffer copy(meter, Pool::kParams, kLong);
+  const std::vector<std::byte> sent = Counting(kLong);
+  std::vector<std::byte> back(static_cast<size_t>(kLong));
+  device->Lock(back.data(), kLong);
+  std::byte* const locked = device->locked_memory()->Take(Pool::kOptimizer, kLong);
+  ASSERT_NE(locked, nullptr);
+  EXPECT_TRUE(
+      std::all_of(locked, locked + kLong, [](std::byte each) { return each == std::byte{0}; }));
+  std::copy(sent.begin(), sent.end(), locked);
+  const auto zeroed = device->MakeFence(), arrived = device->MakeFence();
+  const auto worked = device->MakeFence();
+  device->Record(Lane::kCompute, *zeroed);
+  device->Await(Lane::kIn, *zeroed);
+  device->Copy(Lane::kIn, there.data(), locked, kLong);
+  device->Record(Lane::kIn, *arrived);
+  device->Await(Lane::kCompute, *arrived);
+  device->CopyWithin(copy.data(), there.data(), kLong);
+  device->Record(Lane::kCompute, *worked);
+  device->Await(Lane::kOut, *worked);
+  device->Copy(Lane::kOut, back.data(), copy.data(), kLong);
+  ASSERT_TRUE(device->Synchronize().ok()) << device->status();
+  device->Unlock(back.data());
+  device->locked_memory()->Give(locked);
+  EXPECT_EQ(back, sent);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, DeviceCopies, ::testing::ValuesIn(TestedDevices()),
                          [](const auto& info) { return info.param.name; });
 

@@ -1,5 +1,6 @@
 // How fast a GPU's ops are beside what bounds them, as one JSON object on stdout: bytes or FLOPs a
-// second by name. For scripts/gpu_check.py; the first argument "small" makes sizes that show only
+// second by name, but of a large product what it takes and what of it is a cast of its operand. For
+// scripts/gpu_check.py; the first argument "small" makes sizes that show only
 // that it works.
 #include <algorithm>
 #include <chrono>
@@ -73,15 +74,20 @@ class Rates {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  // `work` in bytes or FLOPs of one run; the median of several rounds counts.
+  // `work` in bytes or FLOPs of one run.
   void Add(const char* name, double work, const std::function<void()>& run) {
+    rates_.emplace_back(name, work / MedianSeconds(run));
+  }
+
+  // Of one run: the median of several rounds counts.
+  double MedianSeconds(const std::function<void()>& run) {
     SecondsOf(1, run);
     const double once = SecondsOf(1, run);
     const auto times = static_cast<int64_t>(std::clamp(kRoundSeconds / once, 1.0, 1000.0));
     std::vector<double> seconds;
     for (int round = 0; round < kRounds; ++round) seconds.push_back(SecondsOf(times, run));
     std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
-    rates_.emplace_back(name, work * static_cast<double>(times) / seconds[kRounds / 2]);
+    return seconds[kRounds / 2] / static_cast<double>(times);
   }
 
   void MeasureMemory() {
@@ -134,10 +140,16 @@ class Rates {
     const int64_t n = sizes_.product;
     const Buffer x = Put(n * n, DType::kF32), w = Put(n * n, DType::kBF16);
     const Buffer y = Put(n * n, DType::kF32);
-    Add("product", 2 * std::pow(static_cast<double>(n), 3), [&] {
-      ops_->LinearForward(x.as<float>(), {w.data(), DType::kBF16}, {nullptr, DType::kBF16},
-                          y.as<float>(), n, n, n);
-    });
+    rates_.emplace_back("product_flops", 2 * std::pow(static_cast<double>(n), 3));
+    rates_.emplace_back("product_seconds", MedianSeconds([&] {
+                          ops_->LinearForward(x.as<float>(), {w.data(), DType::kBF16},
+                                              {nullptr, DType::kBF16}, y.as<float>(), n, n, n);
+                        }));
+    // The operation rounds its fp32 operand first, which is none of the product.
+    const Buffer rounded(meter_, Pool::kActivations, n * n * SizeOf(DType::kBF16));
+    rates_.emplace_back("cast_seconds", MedianSeconds([&] {
+                          ops_->Cast(x.data(), DType::kF32, rounded.data(), DType::kBF16, n * n);
+                        }));
     const AttentionShape& shape = sizes_.attention;
     const int64_t rows = shape.batch * shape.tokens, heads = shape.heads;
     const Buffer qkv = Put(rows * shape.qkv_channels(), DType::kF32);

@@ -43,6 +43,21 @@ class Package(unittest.TestCase):
         for program in ("sherd", "sherd-coordinator", "sherd-worker"):
             self.assertIn(version, run(self.root / "usr/bin" / program, "--version"))
 
+    @unittest.skipUnless((BUILD / "bin/libsherd_cuda.so").exists(), "NOT TESTED: this build has no back end for GPUs (no nvcc)")
+    def test_its_worker_finds_the_back_end_for_gpus(self):
+        library = self.root / "usr/lib/sherd/libsherd_cuda.so"
+        self.assertTrue(library.is_file())
+        # Nothing of the machine that built it: cuBLASLt is where the system has it.
+        self.assertNotRegex(run("readelf", "-d", library), "RUNPATH|RPATH")
+        result = subprocess.run([self.root / "usr/bin/sherd-worker", "--coordinator", "127.0.0.1:1", "--device", "cuda:99",
+                                 "--data-root", self.scratch, "--output-root", self.scratch],
+                                capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("--device cuda:99: ", result.stderr)
+        self.assertNotIn("there is no back end for GPUs", result.stderr)
+        # Taken for what it is: it was opened, or something that it needs is missing here.
+        self.assertNotRegex(result.stderr, "is no back end for GPUs|is of another build")
+
     def test_it_brings_manual_pages_and_completion(self):
         for program in ("sherd", "sherd-coordinator", "sherd-worker"):
             page = (self.root / f"usr/share/man/man1/{program}.1").read_text()

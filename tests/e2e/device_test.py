@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 import unittest
 
 from harness import BIN, EndToEnd, wait_for
@@ -81,6 +82,28 @@ class Device(EndToEnd):
         self.start("sherd-worker", *arguments, "--name", "new")
         self.wait_for_state(job, "SUCCEEDED")
 
+    def test_what_a_worker_holds_outlives_its_device(self):
+        self.start_coordinator()
+        arguments = ["--coordinator", self.address, "--data-root", self.scratch, "--output-root", self.scratch,
+                     "--device", "cuda:0", "--device-library", LIBRARY]
+        failing = self.start("sherd-worker", *arguments, "--name", "failing",
+                             env={**self.environment(), "SHERD_TEST_FAILING_PRODUCT": "600"})
+        self.wait_for_workers(1)
+        job = self.submit(self.job(steps=12, workers=1))
+        events = self.follow(job)
+        # Nobody but the worker whose device fails holds what it has committed.
+        wait_for(lambda: "since the device has failed" in self.log_of(failing), "a device that fails")
+        self.start("sherd-worker", *arguments, "--name", "new")
+        told = events.finish()
+        self.assertEqual(self.state(job), "SUCCEEDED")
+        steps = [event["step"] for event in told if event["event"] == "step"]
+        self.assertEqual(steps, list(range(1, 13)))
+        self.assertFalse([event for event in told if event["event"] == "rollback"], told)
+        resumed = [event["resumed_step"] for event in told if event["event"] == "epoch" and event["epoch"] > 1]
+        self.assertTrue(resumed and min(resumed) > 0, told)
+        wait_for(lambda: failing.poll() is not None, "the end of the worker whose device has failed")
+        self.assertEqual(failing.returncode, 70)
+
     def needed(self, path):
         """The libraries that a program or library asks the loader for, and those that these ask for."""
         direct = subprocess.run(["readelf", "-d", str(path)], capture_output=True, text=True, check=True).stdout
@@ -116,10 +139,35 @@ class Device(EndToEnd):
         self.assertIn("| ops conformance | FAILED |", failed.stdout)
         self.assertIn("there is no back end for GPUs at /nowhere/none.so", failed.stderr)
 
-    def test_results_take_the_place_of_what_was_on_their_page(self):
+    def test_the_check_for_gpus_ends_when_its_time_is_over(self):
+        begin = time.monotonic()
+        result = subprocess.run(["/usr/bin/python3", str(CHECK), "--quick", "--limit", "0.2", "--library", LIBRARY, "--bin", str(BIN)],
+                                capture_output=True, text=True, timeout=120)
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for row in ("zero3, four ranks on one GPU", "rates", "tiny"):
+            self.assertIn(f"| {row} | FAILED |", result.stdout)
+        self.assertIn("gpu_check: tiny: the 0.2 s for all checks are over", result.stderr)
+
+    def load_check(self):
         loader = importlib.util.spec_from_file_location("gpu_check", CHECK)
         gpu_check = importlib.util.module_from_spec(loader)
         loader.loader.exec_module(gpu_check)
+        return gpu_check
+
+    def test_the_check_for_gpus_counts_flops_as_the_plan_does(self):
+        gpu_check = self.load_check()
+        # 124,439,808 parameters, of which 1024 × 768 positions are looked up; 12 layers of 1024 · 768 twice, half of it masked.
+        self.assertEqual(gpu_check.flops_of_token(12, 768, 50257, 1024), 6 * (124439808 - 1024 * 768) + 6 * 12 * 1024 * 768)
+
+    def test_the_product_that_attention_is_held_against_is_measured_without_the_cast_before_it(self):
+        gpu_check = self.load_check()
+        self.assertEqual(gpu_check.product_rate({"product_flops": 8.0, "product_seconds": 5.0, "cast_seconds": 1.0}), 2.0)
+        # A cast that seems to take longer than all of it.
+        self.assertEqual(gpu_check.product_rate({"product_flops": 8.0, "product_seconds": 2.0, "cast_seconds": 3.0}), 8.0)
+
+    def test_results_take_the_place_of_what_was_on_their_page(self):
+        gpu_check = self.load_check()
         page = gpu_check.with_results(gpu_check.RESULTS.read_text(), ["the table"])
         self.assertTrue(page.startswith("# What was measured on a GPU\n\nthe table\n\n## How\n"), page)
         self.assertEqual(gpu_check.with_results(page, ["the table"]), page)

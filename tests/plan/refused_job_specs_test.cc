@@ -37,6 +37,30 @@ INSTANTIATE_TEST_SUITE_P(
                   [](v1::JobSpec& s) { s.mutable_model()->set_heads(5); },
                   {"model.heads: heads 5 does not divide hidden 384; the nearest that do are 4 "
                    "and 6"}},
+        Violation{"HeadsTooWide",
+                  [](v1::JobSpec& s) { s.mutable_model()->set_heads(1); },
+                  {"model.heads: heads 1 of hidden 384 have 384 channels, and attention takes at "
+                   "most 256; the fewest that will do are 2"}},
+        Violation{"HeadsTooWideForPairs",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_arch(v1::ARCHITECTURE_LLAMA);
+                    s.mutable_model()->set_preset("");
+                    s.mutable_model()->set_layers(1);
+                    s.mutable_model()->set_hidden(770);
+                    s.mutable_model()->set_heads(1);
+                    s.mutable_model()->set_vocab(256);
+                    s.mutable_model()->set_context(256);
+                  },
+                  {"model.heads: heads 1 of hidden 770 have 770 channels, and attention takes at "
+                   "most 256; the fewest that will do are 5"}},
+        Violation{"NoHeadsAreNarrow",
+                  [](v1::JobSpec& s) {
+                    s.mutable_model()->set_hidden(65521);
+                    s.mutable_model()->set_heads(1);
+                    s.mutable_model()->set_ffn(4);
+                  },
+                  {"model.heads: heads 1 of hidden 65521 have 65521 channels, and attention takes "
+                   "at most 256; no number of heads divides this hidden into such"}},
         Violation{"MoreHeadsThanHidden",
                   [](v1::JobSpec& s) { s.mutable_model()->set_heads(400); },
                   {"model.heads: heads 400 does not divide hidden 384; the nearest that does is "
@@ -138,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
                   [](v1::JobSpec& s) {
                     s.mutable_model()->set_layers(1000);
                     s.mutable_model()->set_hidden(65536);
-                    s.mutable_model()->set_heads(64);
+                    s.mutable_model()->set_heads(256);
                   },
                   {"model: the model has about 5.15396e+13 parameters; at most 4e+12 are "
                    "supported: lower layers, hidden, ffn or vocab"}},

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tests/simt/context.h"
 
@@ -118,18 +119,63 @@ inline uint32_t __float_as_uint(float value) {
 
 // ---- launches
 
-// As the runtime's: 0 is success; 719 is that of a launch that failed (cudaErrorLaunchFailure).
+// As the runtime's: 0 is success; 719 is that of a launch that failed (cudaErrorLaunchFailure), 700
+// that of an access to what is not the device's (cudaErrorIllegalAddress).
 using cudaError_t = int;
 // A stream of the software device (software_driver.h); null: launches run at once, on the calling
 // thread's executor.
 struct CUstream_st {
   virtual ~CUstream_st() = default;
   // Has `launch` run behind what was enqueued before; it tells whether all went well. As an answer,
-  // what earlier launches have come to.
-  virtual cudaError_t Launch(std::function<bool()> launch) = 0;
+  // what earlier launches have come to; 700 when one of the kernel's pointers that are not null is
+  // to no memory that a device reaches.
+  virtual cudaError_t Launch(std::function<bool()> launch,
+                             const std::vector<const void*>& pointers) = 0;
 };
 using cudaStream_t = CUstream_st*;
-inline const char* cudaGetErrorString(cudaError_t) { return "a rule of CUDA was broken"; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == 700 ? "a pointer is to memory that is not the device's"
+                      : "a rule of CUDA was broken";
+}
+
+namespace sherd::simt {
+
+// Of a structure: how many members it has, and whether one of them is a pointer.
+struct OfAnyType {
+  template <typename T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+struct OfNoPointer {
+  template <typename T>
+  requires(!std::is_pointer_v<T>) operator T() const;  // NOLINT(google-explicit-constructor)
+};
+template <typename T, typename Member, size_t... kIndices>
+constexpr bool MadeOf(std::index_sequence<kIndices...>) {
+  return requires { T{(static_cast<void>(kIndices), Member())...}; };
+}
+template <typename T, size_t kMost = 16>
+constexpr size_t MemberCount() {
+  if constexpr (MadeOf<T, OfAnyType>(std::make_index_sequence<kMost>())) {
+    return kMost;
+  } else {
+    return MemberCount<T, kMost - 1>();
+  }
+}
+
+// Adds the pointers of a kernel's argument.
+template <typename T>
+void AddPointers(const T& argument, std::vector<const void*>& pointers) {
+  if constexpr (std::is_pointer_v<T>) {
+    pointers.push_back(argument);
+  } else if constexpr (requires { argument.master, argument.m, argument.v; }) {
+    pointers.insert(pointers.end(), {argument.master, argument.m, argument.v});
+  } else if constexpr (std::is_class_v<T>) {
+    static_assert(MadeOf<T, OfNoPointer>(std::make_index_sequence<MemberCount<T>()>()),
+                  "say here what pointers it holds");
+  }
+}
+
+}  // namespace sherd::simt
 
 namespace sherd {
 
@@ -165,7 +211,12 @@ cudaError_t launch(const Kernel<Parameters...>& kernel, dim3 grid, dim3 block, s
                    cudaStream_t stream, Arguments&&... arguments) {
   KernelCall<Parameters...> call{
       kernel, grid, block, shared_bytes, {static_cast<Parameters>(arguments)...}};
-  if (stream != nullptr) return stream->Launch(call);
+  if (stream != nullptr) {
+    std::vector<const void*> pointers;
+    std::apply([&](const auto&... each) { (simt::AddPointers(each, pointers), ...); },
+               call.arguments);
+    return stream->Launch(call, pointers);
+  }
   return call() ? 0 : 719;
 }
 

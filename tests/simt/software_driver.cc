@@ -18,6 +18,7 @@ namespace sherd::simt {
 namespace {
 
 constexpr CudaDriver::Error kInvalidValue = 1;
+constexpr CudaDriver::Error kIllegalAddress = 700;
 constexpr CudaDriver::Error kLaunchFailure = 719;
 constexpr CudaDriver::Error kMadeToFail = 999;
 constexpr size_t kPage = 4096;
@@ -29,14 +30,25 @@ size_t InPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 class SoftwareDriver::Stream final : public CUstream_st {
  public:
   explicit Stream(SoftwareDriver& driver) : driver_(driver) {}
-  cudaError_t Launch(std::function<bool()> launch) override {
+  cudaError_t Launch(std::function<bool()> launch,
+                     const std::vector<const void*>& pointers) override {
+    for (const void* const pointer : pointers) {
+      if (pointer != nullptr && !driver_.Reaches(pointer, 0)) return kIllegalAddress;
+    }
     ++driver_.holdings_->launches;
     return driver_.Enqueue(*this, std::move(launch));
   }
 
+  struct Work {
+    std::function<bool()> run;  // empty: it waits for another stream
+    Stream* awaited = nullptr;
+    uint64_t until = 0;
+    bool waits() const { return awaited != nullptr && awaited->done < until; }
+  };
   // Guarded by the driver's mutex.
-  std::deque<std::function<bool()>> waiting;
+  std::deque<Work> waiting;
   uint64_t enqueued = 0, wanted = 0, done = 0;
+  bool high_priority = false;
 
  private:
   SoftwareDriver& driver_;
@@ -84,6 +96,8 @@ std::string SoftwareDriver::Text(Error error) {
       return "out of memory (2)";
     case kInvalidValue:
       return "invalid argument (1)";
+    case kIllegalAddress:
+      return "an illegal memory access (700): a pointer is to memory that is not the device's";
     case kLaunchFailure:
       return absl::StrCat("unspecified launch failure (719): ", report_);
     default:
@@ -123,17 +137,22 @@ CudaDriver::Error SoftwareDriver::Malloc(void** memory, size_t bytes) {
 }
 
 CudaDriver::Error SoftwareDriver::Free(void* memory) {
+  // It is taken back all the same.
+  const Error error = Begin("cudaFree");
   absl::MutexLock running(&memory_mutex_);
   absl::MutexLock lock(&mutex_);
   const auto piece = pieces_.find(static_cast<std::byte*>(memory));
   if (piece == pieces_.end()) return kInvalidValue;
   holdings_->memory_bytes -= static_cast<int64_t>(piece->second);
   pieces_.erase(piece);
-  return failure_;
+  return error;
 }
 
 CudaDriver::Error SoftwareDriver::MallocHost(void** memory, size_t bytes) {
   if (const Error error = Begin("cudaMallocHost"); error != kSuccess) return error;
+  if (holdings_->host_bytes + static_cast<int64_t>(bytes) > options_.host_bytes) {
+    return kMemoryAllocation;
+  }
   *memory = std::malloc(bytes);
   SHERD_CHECK(*memory != nullptr);
   std::memset(*memory, 0xff, bytes);
@@ -154,35 +173,57 @@ CudaDriver::Error SoftwareDriver::FreeHost(void* memory) {
   return failure_;
 }
 
+CudaDriver::Error SoftwareDriver::HostRegister(void* memory, size_t bytes) {
+  if (const Error error = Begin("cudaHostRegister"); error != kSuccess) return error;
+  absl::MutexLock lock(&mutex_);
+  if (!locked_.emplace(static_cast<std::byte*>(memory), bytes).second) return kInvalidValue;
+  holdings_->registered_bytes += static_cast<int64_t>(bytes);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::HostUnregister(void* memory) {
+  absl::MutexLock running(&memory_mutex_);
+  absl::MutexLock lock(&mutex_);
+  const auto piece = locked_.find(static_cast<std::byte*>(memory));
+  if (piece == locked_.end()) return kInvalidValue;
+  holdings_->registered_bytes -= static_cast<int64_t>(piece->second);
+  locked_.erase(piece);
+  return failure_;
+}
+
 CudaDriver::Error SoftwareDriver::MemGetInfo(size_t* free, size_t* total) {
+  if (const Error error = Begin("cudaMemGetInfo"); error != kSuccess) return error;
   *total = static_cast<size_t>(options_.memory_bytes);
   *free = *total - static_cast<size_t>(holdings_->memory_bytes);
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool) {
+CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool high_priority) {
   if (const Error error = Begin("cudaStreamCreate"); error != kSuccess) return error;
   absl::MutexLock lock(&mutex_);
-  *stream = streams_.emplace_back(std::make_unique<Stream>(*this)).get();
+  Stream& made = *streams_.emplace_back(std::make_unique<Stream>(*this));
+  made.high_priority = high_priority;
+  *stream = &made;
   ++holdings_->streams;
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st* stream) {
+CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st*) {
   // The object stays until the end: after a failure, work of it may be running.
   --holdings_->streams;
-  return StreamSynchronize(stream);
+  return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamSynchronize(CUstream_st* stream) {
-  if (const Error error = Begin("cudaStreamSynchronize"); error != kSuccess) return error;
-  auto& known = *static_cast<Stream*>(stream);
-  uint64_t all = 0;
+CudaDriver::Error SoftwareDriver::StreamWaitEvent(CUstream_st* stream, CUevent_st* event) {
+  if (const Error error = Begin("cudaStreamWaitEvent"); error != kSuccess) return error;
+  Event known;
   {
     absl::MutexLock lock(&mutex_);
-    all = known.enqueued;
+    if (calls_["cudaStreamWaitEvent"] == options_.forgotten_wait) return kSuccess;
+    known = *reinterpret_cast<Event*>(event);
   }
-  return RunUntil(known, all);
+  if (known.stream == nullptr) return kSuccess;
+  return Enqueue(*static_cast<Stream*>(stream), nullptr, known.stream, known.count);
 }
 
 CudaDriver::Error SoftwareDriver::EventCreate(CUevent_st** event) {
@@ -206,18 +247,9 @@ CudaDriver::Error SoftwareDriver::EventRecord(CUevent_st* event, CUstream_st* st
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::EventSynchronize(CUevent_st* event) {
-  if (const Error error = Begin("cudaEventSynchronize"); error != kSuccess) return error;
-  Event known;
-  {
-    absl::MutexLock lock(&mutex_);
-    known = *reinterpret_cast<Event*>(event);
-  }
-  return known.stream == nullptr ? kSuccess : RunUntil(*known.stream, known.count);
-}
-
 CudaDriver::Error SoftwareDriver::EventQuery(CUevent_st* event) {
   if (const Error error = Begin("cudaEventQuery"); error != kSuccess) return error;
+  if (holdings_->hangs) return kNotReady;
   Event known;
   {
     absl::MutexLock lock(&mutex_);
@@ -262,17 +294,35 @@ CudaDriver::Error SoftwareDriver::MemsetAsync(void* memory, int byte, size_t byt
 
 CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* stream,
                                            std::string* why) {
-  if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) {
-    *why = "as the test asks";
-    return error;
-  }
+  if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) return error;
   // As cuBLASLt, whose list of types has no other.
-  if (product.result != DType::kF32 &&
-      (product.operands == DType::kF32 || product.bias != nullptr)) {
-    *why = "such types are not supported";
-    return kInvalidValue;
+  const bool unknown_types =
+      product.result != DType::kF32 && (product.operands == DType::kF32 || product.bias != nullptr);
+  if (unknown_types || product.m == options_.refused_rows) {
+    *why = "cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED";
+    return kNoProduct;
+  }
+  const auto reaches = [this](const void* begin, int64_t elements, DType dtype) {
+    return Reaches(begin, static_cast<size_t>(elements * SizeOf(dtype)));
+  };
+  if (!reaches(product.a, product.m * product.k, product.operands) ||
+      !reaches(product.b, product.k * product.n, product.operands) ||
+      !reaches(product.d, product.m * product.n, product.result) ||
+      (product.bias != nullptr && !reaches(product.bias, product.n, DType::kF32)) ||
+      !Reaches(product.workspace, static_cast<size_t>(product.workspace_bytes))) {
+    return kIllegalAddress;
+  }
+  for (const void* const pointer : {product.a, product.b, static_cast<const void*>(product.d),
+                                    static_cast<const void*>(product.bias)}) {
+    if (reinterpret_cast<uintptr_t>(pointer) % kProductAlignment == 0) continue;
+    *why = "cublasLtMatmul failed: less aligned than its algorithm was chosen for";
+    return kNoProduct;
   }
   ++holdings_->products;
+  {
+    absl::MutexLock lock(&holdings_->mutex);
+    holdings_->product_keys.insert(KeyOf(product));
+  }
   return Enqueue(*static_cast<Stream*>(stream), [product] {
     MultiplyOnHost(product);
     return true;
@@ -280,16 +330,29 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
 }
 
 CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> work) {
+  return Enqueue(stream, std::move(work), nullptr, 0);
+}
+
+CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> work,
+                                          Stream* awaited, uint64_t until) {
   uint64_t count = 0;
   {
     absl::MutexLock lock(&mutex_);
     if (failure_ != kSuccess) return failure_;
-    stream.waiting.push_back(std::move(work));
+    stream.waiting.push_back({std::move(work), awaited, until});
     count = ++stream.enqueued;
   }
-  if (options_.schedule == Schedule::kLate) return kSuccess;
+  if (holdings_->hangs) return kSuccess;
   // As on a device, what comes of it is told by a later call.
-  RunUntil(stream, count);
+  if (options_.schedule == Schedule::kGuarded) RunUntil(stream, count);
+  if (options_.schedule == Schedule::kPriority) {
+    const auto idle = [this] {
+      mutex_.AssertHeld();
+      return failure_ != kSuccess || (!running_ && NextWanted() == nullptr);
+    };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&idle));
+  }
   return kSuccess;
 }
 
@@ -305,8 +368,18 @@ CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
 }
 
 SoftwareDriver::Stream* SoftwareDriver::NextWanted() {
-  for (const std::unique_ptr<Stream>& stream : streams_) {
-    if (stream->wanted > stream->done) return stream.get();
+  if (options_.schedule == Schedule::kPriority) {
+    for (const std::unique_ptr<Stream>& each : streams_) {
+      const bool early = each->high_priority && !each->waiting.empty();
+      if (early && !each->waiting.front().waits()) return each.get();
+    }
+  }
+  for (const std::unique_ptr<Stream>& each : streams_) {
+    if (each->wanted <= each->done) continue;
+    Stream* stream = each.get();
+    // What is waited for was enqueued before.
+    while (stream->waiting.front().waits()) stream = stream->waiting.front().awaited;
+    return stream;
   }
   return nullptr;
 }
@@ -331,13 +404,15 @@ void SoftwareDriver::Work() {
       absl::MutexLock lock(&mutex_);
       stream = failure_ == kSuccess ? NextWanted() : nullptr;
       if (stream == nullptr) continue;
-      work = std::move(stream->waiting.front());
+      work = std::move(stream->waiting.front().run);
       stream->waiting.pop_front();
+      running_ = true;
     }
     Guard(/*closed=*/false);
-    const bool good = work();
+    const bool good = work == nullptr || work();
     Guard(/*closed=*/true);
     absl::MutexLock lock(&mutex_);
+    running_ = false;
     ++stream->done;
     if (good) continue;
     failure_ = kLaunchFailure;

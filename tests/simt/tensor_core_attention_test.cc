@@ -78,6 +78,28 @@ TEST(TensorCoreAttention, ForwardIsTheReference) {
   }
 }
 
+// In every order of threads and blocks. How near it is to the rounded function is the device's test
+// (tests/cuda/bf16_attention_test.cc).
+TEST(TensorCoreAttention, BackwardIsTheReference) {
+  for (const AttentionShape& shape : kShapes) {
+    const int64_t elements = shape.batch * shape.tokens * shape.qkv_channels();
+    Draw draw(4);
+    const Stored qkv(draw.Normal(elements), DType::kF32);
+    const Floats dout = draw.Normal(OutElements(shape));
+    const Result forward = Forward(qkv, shape, 0);
+    Floats values, out, dqkv(static_cast<size_t>(elements));
+    for (const double value : qkv.values()) values.push_back(static_cast<float>(value));
+    for (const double value : forward.out.values()) out.push_back(static_cast<float>(value));
+    simt::Orders().Run({{dqkv.data(), dqkv.size() * sizeof(float), true}}, [&](CudaKernels& on) {
+      on.AttentionBackward(dout.data(), values.data(), out.data(), forward.lse.data(), dqkv.data(),
+                           shape, /*of_tensor_cores=*/true);
+    });
+    // Each factor is rounded by at most 2^-9 of itself; a few factors, of which the largest counts.
+    ExpectClose(dqkv, reference::AttentionBackward(ToDoubles(dout), qkv.values(), shape), 4.0 / 512,
+                "dqkv", 4);
+  }
+}
+
 TEST(TensorCoreAttention, BitsDoNotDependOnAlignment) {
   const AttentionShape shape{.batch = 1, .tokens = 70, .heads = 2, .kv_heads = 1, .head_size = 64};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -30,11 +30,12 @@ std::string GiB(int64_t bytes) {
 
 }  // namespace
 
-absl::Status CheckHostMemory(const v1::RankLedger& predicted, int64_t stored_for_bytes, int ranks) {
+absl::Status CheckHostMemory(const google::protobuf::Map<std::string, v1::LedgerLine>& predicted,
+                             int64_t stored_for_bytes, int ranks) {
   const int64_t available = AvailableBytes();
   std::vector<std::pair<int64_t, std::string>> pools;
   int64_t needed = 0;
-  for (const auto& [pool, line] : predicted.memory()) {
+  for (const auto& [pool, line] : predicted) {
     if (pool == "peak") {
       needed = line.predicted();
     } else {

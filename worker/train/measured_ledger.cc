@@ -6,6 +6,15 @@ namespace sherd {
 
 namespace {
 
+void FillMeasured(const MemoryMeter& meter, MemoryMeter::Side side,
+                  google::protobuf::Map<std::string, v1::LedgerLine>& memory) {
+  for (int pool = 0; pool < kPools; ++pool) {
+    const int64_t peak = meter.peak(static_cast<Pool>(pool), side);
+    memory[NameOf(static_cast<Pool>(pool))].set_measured(peak);
+  }
+  memory["peak"].set_measured(meter.peak_total(side));
+}
+
 void AddMeasured(const WireCount& count, v1::WireLine& line) {
   line.mutable_bytes()->set_measured(line.bytes().measured() + count.bytes);
   line.mutable_messages()->set_measured(line.messages().measured() + count.messages);
@@ -14,11 +23,10 @@ void AddMeasured(const WireCount& count, v1::WireLine& line) {
 }  // namespace
 
 void FillMeasured(const MemoryMeter& meter, const GroupCounts& step, v1::RankLedger& ledger) {
-  for (int pool = 0; pool < kPools; ++pool) {
-    const int64_t peak = meter.peak(static_cast<Pool>(pool));
-    (*ledger.mutable_memory())[NameOf(static_cast<Pool>(pool))].set_measured(peak);
+  FillMeasured(meter, MemoryMeter::Side::kDevice, *ledger.mutable_memory());
+  if (meter.device() != nullptr) {
+    FillMeasured(meter, MemoryMeter::Side::kHost, *ledger.mutable_host_memory());
   }
-  (*ledger.mutable_memory())["peak"].set_measured(meter.peak_total());
   auto& by_op = *ledger.mutable_wire();
   auto& by_group = *ledger.mutable_wire_by_group();
   v1::WireLine& total = by_op["total"];

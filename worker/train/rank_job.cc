@@ -15,6 +15,7 @@
 #include "worker/data/job_tokens.h"
 #include "worker/train/lineage.h"
 #include "worker/train/measured_ledger.h"
+#include "worker/train/predicted_ledger.h"
 #include "worker/train/process_memory.h"
 #include "worker/train/rank_state.h"
 #include "worker/train/restore.h"
@@ -93,6 +94,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       spec_(assignment.spec()),
       plan_(plan),
       threads_(threads),
+      predicted_(PredictLedgerOn(assignment, plan, threads, accelerator)),
       mesh_(mesh),
       segment_(segment),
       observer_(observer),
@@ -103,7 +105,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       meter_(device_.memory()),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_, accelerator)),
-      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_),
+      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_, accelerator),
       checkpointing_(assignment, plan, output_.files, memory_, meter_, observer),
       // Every rank computes the same.
       commits_(segment,
@@ -131,13 +133,14 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
                mesh.transports()),
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
-  meter_.Allocated(Pool::kComm, mesh_.control_bytes());
-  // Weights from a folder come when it is known that there are no later ones.
-  if (spec_.model().from().empty()) {
+  meter_.Allocated(Pool::kComm, mesh_.control_bytes(), MemoryMeter::Side::kHost);
+  // Weights from a folder come when it is known that there are no later ones; and none where there
+  // was no memory for the state.
+  if (spec_.model().from().empty() && device_.status().ok()) {
     InitializeParameters(plan, spec_.train().seed(), memory_, *ops_, device_);
   }
   metrics_.RecordMemory(meter_);
-  metrics_.RecordPrediction(PredictLedger(assignment_, plan_, threads_));
+  metrics_.RecordPrediction(predicted_);
 }
 
 absl::Status RankJob::TellOwedSteps() {
@@ -365,11 +368,11 @@ void RankJob::CountStoredFor() {
   if (holdings_ == nullptr) return;
   // No rank has come back from the first exchange before all had their shards stored.
   stored_for_bytes_ = holdings_->BytesFor(assignment_.job_id(), assignment_.epoch());
-  meter_.Allocated(Pool::kReplicas, stored_for_bytes_);
+  meter_.Allocated(Pool::kReplicas, stored_for_bytes_, MemoryMeter::Side::kHost);
 }
 
 void RankJob::ReportLedger(const GroupCounts& step_counts) {
-  v1::RankLedger ledger = PredictLedger(assignment_, plan_, threads_);
+  v1::RankLedger ledger = predicted_;
   FillMeasured(meter_, step_counts, ledger);
   // Told again after the last step only if something has changed since the first.
   if (google::protobuf::util::MessageDifferencer::Equals(ledger, reported_ledger_)) return;

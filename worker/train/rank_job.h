@@ -168,6 +168,7 @@ class RankJob {
   const v1::JobSpec& spec_;
   const RankPlan& plan_;
   const int threads_;
+  const v1::RankLedger predicted_;
   RankMesh& mesh_;
   HoldingSegment* const segment_;
   const HoldingStore* holdings_ = nullptr;  // known from Restore on

@@ -33,8 +33,9 @@ std::vector<UpdateSegment> SegmentsOf(const Unit& unit, const ElementRange& owne
 }  // namespace
 
 RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const VersionSlots& versions,
-                       MemoryMeter& meter)
+                       MemoryMeter& meter, Accelerator* accelerator)
     : meter_(meter),
+      accelerator_(accelerator),
       param_type_(TypeOfBytes(plan.param_bytes)),
       grad_type_(TypeOfBytes(plan.grad_bytes)),
       last_unit_(static_cast<int>(plan.layout.units.size()) - 1),
@@ -47,6 +48,7 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const Ver
   units_.resize(plan.layout.units.size());
   for (int unit = 0; unit <= last_unit_; ++unit) PlaceState(plan, unit);
   if (plan.keeps_versions) PlaceVersions(versions);
+  if (offloads(plan)) PlaceRing(plan, versions);
   // Gradients lie one unit behind the other: a bucket of units is one run of elements, and what
   // they leave free before a backward one room.
   if (plan.ScattersEachMicroBatch() && !plan.AddsReplicas()) PlaceSums(plan);
@@ -61,8 +63,13 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const Ver
 }
 
 RankMemory::~RankMemory() {
-  for (int pool = 0; pool < kPools; ++pool) {
-    if (foreign_by_pool_[pool] > 0) meter_.Freed(static_cast<Pool>(pool), foreign_by_pool_[pool]);
+  ring_.reset();
+  for (std::byte* const slot : locked_slots_) accelerator_->Unlock(slot);
+  for (const MemoryMeter::Side side : {MemoryMeter::Side::kDevice, MemoryMeter::Side::kHost}) {
+    for (int pool = 0; pool < kPools; ++pool) {
+      meter_.Freed(static_cast<Pool>(pool), foreign_by_pool_[static_cast<size_t>(side)][pool],
+                   side);
+    }
   }
 }
 
@@ -76,9 +83,9 @@ std::byte* RankMemory::TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t
   return taken;
 }
 
-void RankMemory::Count(Pool pool, int64_t bytes) {
-  foreign_by_pool_[static_cast<size_t>(pool)] += bytes;
-  meter_.Allocated(pool, bytes);
+void RankMemory::Count(Pool pool, int64_t bytes, MemoryMeter::Side side) {
+  foreign_by_pool_[static_cast<size_t>(side)][static_cast<size_t>(pool)] += bytes;
+  meter_.Allocated(pool, bytes, side);
 }
 
 std::byte* RankMemory::TakeOwn(Pool pool, int64_t bytes, int64_t padding) {
@@ -115,7 +122,12 @@ void RankMemory::PlaceState(const RankPlan& plan, int index) {
     unit.owned_params = unit.params + unit.owned.begin * param_bytes;
   }
   if (has_own_memory()) {
-    PlaceDeviceState(plan, unit, owns_shard ? shard_padding : whole_padding);
+    const int64_t padding = owns_shard ? shard_padding : whole_padding;
+    if (plan.offloads) {
+      PlaceOffloadedState(plan, unit, padding);
+    } else {
+      PlaceDeviceState(plan, unit, padding);
+    }
     return;
   }
   if (plan.keeps_versions) {
@@ -155,6 +167,38 @@ void RankMemory::PlaceDeviceState(const RankPlan& plan, UnitMemory& unit, int64_
   unit.next = unit.state;
 }
 
+void RankMemory::PlaceOffloadedState(const RankPlan& plan, UnitMemory& unit, int64_t padding) {
+  if (param_type_ == DType::kF32) {
+    unit.device_state.master = reinterpret_cast<float*>(unit.owned_params);
+  }
+  const int64_t owned = unit.owned.size();
+  const int64_t bytes = owned * kVersionElementBytes;
+  const int64_t padding_bytes = padding * kVersionElementBytes;
+  if (plan.keeps_versions) {
+    // It is one of the versions.
+    Count(Pool::kOptimizer, bytes - padding_bytes, MemoryMeter::Side::kHost);
+    Count(Pool::kPadding, padding_bytes, MemoryMeter::Side::kHost);
+    updated_bytes_ += bytes;
+    return;
+  }
+  buffers_.push_back(Buffer::OnHost(meter_, Pool::kOptimizer, bytes, padding_bytes,
+                                    accelerator_->locked_memory()));
+  auto* const home = buffers_.back().as<float>();
+  unit.state = {home, home + owned, home + 2 * owned};
+  unit.next = unit.state;
+}
+
+void RankMemory::PlaceRing(const RankPlan& plan, const VersionSlots& versions) {
+  if (plan.keeps_versions) {
+    for (std::byte* const slot : {versions.current, versions.next}) {
+      accelerator_->Lock(slot, VersionBytes(plan));
+      locked_slots_.push_back(slot);
+    }
+  }
+  ring_ = std::make_unique<StateRing>(OffloadChunkElements(plan), param_type_ != DType::kF32,
+                                      *accelerator_, meter_);
+}
+
 void RankMemory::PlaceVersions(const VersionSlots& versions) {
   SHERD_CHECK(versions.current != nullptr && versions.next != nullptr);
   const auto place = [&](std::byte* slot, AdamWState UnitMemory::*state) {
@@ -167,7 +211,7 @@ void RankMemory::PlaceVersions(const VersionSlots& versions) {
   };
   place(versions.current, &UnitMemory::state);
   place(versions.next, &UnitMemory::next);
-  Count(Pool::kReplicas, versions.bytes - updated_bytes_);
+  Count(Pool::kReplicas, versions.bytes - updated_bytes_, MemoryMeter::Side::kHost);
 }
 
 void RankMemory::PlaceSums(const RankPlan& plan) {

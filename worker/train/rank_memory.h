@@ -5,11 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 #include "kernels/memory.h"
 #include "kernels/ops.h"
 #include "plan/ledger.h"
 #include "worker/comm/communicator.h"
+#include "worker/train/state_ring.h"
 
 namespace sherd {
 
@@ -36,10 +38,9 @@ struct UnitMemory {
   AdamWState state;
   AdamWState next;
   // (owned) each, of a device with memory of its own: what its updates read and write, while
-  // `state` is its home on the host (docs/adr/0012). Null else.
+  // `state` is its home on the host (docs/adr/0012). Null else; and where the state is offloaded,
+  // but for fp32 parameters, which are their own master copies (docs/adr/0015).
   AdamWState device_state;
-  // What ops work on.
-  const AdamWState& worked_on() const { return device_state.m != nullptr ? device_state : state; }
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
   // Where the summed gradients of (owned) are once all are reduced; nullptr: where `tree` ends.
@@ -83,14 +84,18 @@ struct VersionSlots {
 class RankMemory {
  public:
   // The arenas have ArenaBytes(plan), ReplicaArenaBytes(plan), and ShareBytes(plan, …) bytes.
+  // `accelerator` is the meter's device, null when that is none. Without memory, which the device's
+  // status then says, nothing here may be touched.
   RankMemory(const RankPlan& plan, const RankArenas& arenas, const VersionSlots& versions,
-             MemoryMeter& meter);
+             MemoryMeter& meter, Accelerator* accelerator = nullptr);
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
 
   UnitMemory& unit(int index) { return units_[static_cast<size_t>(index)]; }
   DType param_type() const { return param_type_; }
   DType grad_type() const { return grad_type_; }
+  // What offloaded state passes through on the device; null where state is not offloaded.
+  StateRing* ring() const { return ring_.get(); }
 
   // Where the gradients of the first unit begin. Before they are written their memory is others'
   // (RoomIn, plan/ledger.h), so padding may hold anything.
@@ -114,18 +119,23 @@ class RankMemory {
   std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
   std::byte* TakeOwn(Pool pool, int64_t bytes, int64_t padding = 0);
   bool has_own_memory() const { return meter_.device() != nullptr; }
+  bool offloads(const RankPlan& plan) const { return has_own_memory() && plan.offloads; }
   // Counts memory that is not ours as if it were.
-  void Count(Pool pool, int64_t bytes);
+  void Count(Pool pool, int64_t bytes, MemoryMeter::Side side = MemoryMeter::Side::kDevice);
   void PlaceVersions(const VersionSlots& versions);
   void PlaceState(const RankPlan& plan, int index);
   // Takes memory for the sums of scattered gradients of all units.
   void PlaceSums(const RankPlan& plan);
   // What a device with memory of its own updates, and without versions its home on the host.
   void PlaceDeviceState(const RankPlan& plan, UnitMemory& unit, int64_t padding);
+  // The home of offloaded state, and of fp32 parameters what the device has of it anyway.
+  void PlaceOffloadedState(const RankPlan& plan, UnitMemory& unit, int64_t padding);
+  void PlaceRing(const RankPlan& plan, const VersionSlots& versions);
   void PlaceGradients(const RankPlan& plan, int index);
   void PlaceTransient(const RankPlan& plan);
 
   MemoryMeter& meter_;
+  Accelerator* const accelerator_;
   const DType param_type_;
   const DType grad_type_;
   const int last_unit_;
@@ -134,9 +144,11 @@ class RankMemory {
   Arena tensor_;
   Arena kv_copies_;
   const int tensor_degree_;
-  int64_t foreign_by_pool_[kPools] = {};  // in arenas and slots
-  int64_t updated_bytes_ = 0;             // of the version that is updated, as counted by unit
+  // In arenas, and in slots, by side.
+  int64_t foreign_by_pool_[2][kPools] = {};
+  int64_t updated_bytes_ = 0;  // of the version that is updated, as counted by unit
   std::vector<Buffer> buffers_;
+  std::vector<std::byte*> locked_slots_;
   std::vector<UnitMemory> units_;
 
   std::byte* gradients_ = nullptr;
@@ -151,6 +163,7 @@ class RankMemory {
   GradientSlot head_slot_;
   std::vector<GradientSlot> block_slots_;
   size_t next_block_slot_ = 0;
+  std::unique_ptr<StateRing> ring_;
 };
 
 }  // namespace sherd

@@ -68,7 +68,7 @@ absl::Status RankJob::StartFromFolder(const FormationAbort& abort) {
 absl::Status RankJob::StoreState() {
   for (size_t unit = 0; unit < plan_.inventory.units.size(); ++unit) {
     SendState(memory_.unit(static_cast<int>(unit)), device_);
-    StoreParameters(memory_.unit(static_cast<int>(unit)), memory_.param_type(), *ops_);
+    StoreParameters(memory_, static_cast<int>(unit), *ops_);
   }
   executor_.GatherWholeParameters();
   return executor_.Settle();

@@ -26,18 +26,38 @@ constexpr int64_t kPieceElements = int64_t{1} << 16;
 
 }  // namespace
 
-void StoreParameters(UnitMemory& unit, DType type, Ops& ops) {
-  const float* const master = unit.worked_on().master;
-  if (reinterpret_cast<const std::byte*>(master) == unit.owned_params) return;
-  ops.Cast(master, DType::kF32, unit.owned_params, type, unit.owned.size());
+void StoreParameters(RankMemory& memory, int index, Ops& ops) {
+  const DType type = memory.param_type();
+  ReadMasters(memory, index, [&](int64_t begin, int64_t end, const float* masters) {
+    std::byte* const to = memory.unit(index).owned_params + begin * SizeOf(type);
+    if (reinterpret_cast<const std::byte*>(masters) == to) return;
+    ops.Cast(masters, DType::kF32, to, type, end - begin);
+  });
+}
+
+void ReadMasters(RankMemory& memory, int index,
+                 absl::FunctionRef<void(int64_t begin, int64_t end, const float* masters)> read) {
+  const UnitMemory& unit = memory.unit(index);
+  const int64_t owned = unit.owned.size();
+  if (unit.device_state.master != nullptr) {
+    read(0, owned, unit.device_state.master);
+  } else if (memory.ring() != nullptr) {
+    memory.ring()->Read(unit.state.master, owned, read);
+  } else {
+    read(0, owned, unit.state.master);
+  }
 }
 
 void SendState(UnitMemory& unit, Device& device) {
   if (!device.has_own_memory()) return;
   const int64_t bytes = unit.owned.size() * SizeOf(DType::kF32);
-  device.CopyIn(unit.device_state.master, unit.state.master, bytes);
-  device.CopyIn(unit.device_state.m, unit.state.m, bytes);
-  device.CopyIn(unit.device_state.v, unit.state.v, bytes);
+  const auto send = [&](float* to, const float* from) {
+    // Where there is none, it passes through.
+    if (to != nullptr) device.CopyIn(to, from, bytes);
+  };
+  send(unit.device_state.master, unit.state.master);
+  send(unit.device_state.m, unit.state.m);
+  send(unit.device_state.v, unit.state.v);
 }
 
 void BringStateHome(const RankPlan& plan, RankMemory& memory, Device& device) {
@@ -45,9 +65,12 @@ void BringStateHome(const RankPlan& plan, RankMemory& memory, Device& device) {
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
     const int64_t bytes = unit.owned.size() * SizeOf(DType::kF32);
-    device.CopyOut(unit.state.master, unit.device_state.master, bytes);
-    device.CopyOut(unit.state.m, unit.device_state.m, bytes);
-    device.CopyOut(unit.state.v, unit.device_state.v, bytes);
+    const auto bring = [&](float* to, const float* from) {
+      if (from != nullptr) device.CopyOut(to, from, bytes);
+    };
+    bring(unit.state.master, unit.device_state.master);
+    bring(unit.state.m, unit.device_state.m);
+    bring(unit.state.v, unit.device_state.v);
   }
 }
 
@@ -62,7 +85,7 @@ void InitializeParameters(const RankPlan& plan, uint64_t seed, RankMemory& memor
     SendState(unit, device);
     const int64_t padded = plan.layout.units[index].padded_elements;
     if (plan.strategy.params == Placement::kShard || unit.owned.size() == padded) {
-      StoreParameters(unit, memory.param_type(), ops);
+      StoreParameters(memory, static_cast<int>(index), ops);
       continue;
     }
     for (int64_t begin = 0; begin < padded; begin += kPieceElements) {

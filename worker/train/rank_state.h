@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "plan/ledger.h"
@@ -9,9 +10,13 @@
 
 namespace sherd {
 
-// Makes the stored parameters of what the rank owns of a unit from the master copies that ops work
-// on.
-void StoreParameters(UnitMemory& unit, DType type, Ops& ops);
+// Has `read` enqueue what reads the master copies of what the rank owns of a unit, where ops reach
+// them: all at once, or elements [begin, end) at a time.
+void ReadMasters(RankMemory& memory, int unit,
+                 absl::FunctionRef<void(int64_t begin, int64_t end, const float* masters)> read);
+
+// Makes the stored parameters of what the rank owns of a unit from them.
+void StoreParameters(RankMemory& memory, int unit, Ops& ops);
 
 // Of a device with memory of its own; nothing else does anything. The state's home on the host is
 // what it works on; and the other way round, unless every update brings it home (versions).

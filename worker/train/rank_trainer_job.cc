@@ -16,6 +16,7 @@
 #include "worker/train/host_memory.h"
 #include "worker/train/introduction.h"
 #include "worker/train/mesh_formation.h"
+#include "worker/train/predicted_ledger.h"
 #include "worker/train/rank_groups.h"
 #include "worker/train/rank_trainer.h"
 #include "worker/train/restore.h"
@@ -29,11 +30,11 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   SHERD_ASSIGN_OR_RETURN(const RankGroups groups, FindGroups(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckShards(assignment_, plan));
   SHERD_RETURN_IF_ERROR(CheckStoredFor(assignment_));
-  const v1::RankLedger predicted = PredictLedger(assignment_, plan, options_.threads);
+  const v1::RankLedger predicted =
+      PredictLedgerOn(assignment_, plan, options_.threads, options_.accelerator);
   const bool accelerated = options_.accelerator != nullptr;
-  SHERD_RETURN_IF_ERROR(
-      CheckHostMemory(accelerated ? HostSideOf(plan, assignment_.spec(), predicted) : predicted,
-                      StoredForBytes(assignment_), assignment_.ranks_on_host()));
+  SHERD_RETURN_IF_ERROR(CheckHostMemory(accelerated ? predicted.host_memory() : predicted.memory(),
+                                        StoredForBytes(assignment_), assignment_.ranks_on_host()));
   if (accelerated) SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator));
   SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
   JobData data(std::move(dataset));

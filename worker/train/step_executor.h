@@ -142,6 +142,11 @@ class StepExecutor {
   absl::Status ExchangeFigures(const PlannedOp& op, Walk& walk);
   absl::Status ExchangeRecords(const ExchangeRecord& mine, std::vector<ExchangeRecord>& all);
   void Update(int unit, const Walk& walk);
+  // Updates a part of one segment of a unit, whose state lies there.
+  using PartUpdate = absl::FunctionRef<void(const UpdateSegment& part, const AdamWState& from,
+                                            const AdamWState& to)>;
+  // Where the state is offloaded.
+  void UpdateThroughRing(const UnitMemory& memory, PartUpdate update);
   // Has the version that the update makes hold what is frozen, too.
   void KeepState(const UnitMemory& memory, const UpdateSegment& segment);
 

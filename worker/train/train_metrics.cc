@@ -115,11 +115,16 @@ TrainMetrics::~TrainMetrics() {
 }
 
 void TrainMetrics::RecordPrediction(const v1::RankLedger& ledger) {
-  for (const auto& [pool, line] : ledger.memory()) {
+  // Of both sides, as it is measured.
+  std::map<std::string, int64_t> predicted;
+  for (const auto* memory : {&ledger.memory(), &ledger.host_memory()}) {
+    for (const auto& [pool, line] : *memory) predicted[pool] += line.predicted();
+  }
+  for (const auto& [pool, bytes] : predicted) {
     AddGauge("sherd_memory_predicted_bytes",
              "What the rank was predicted to hold at most, by pool; peak: of all at one moment.",
              {{"pool", pool}})
-        .metric->Set(static_cast<double>(line.predicted()));
+        .metric->Set(static_cast<double>(bytes));
   }
 }
 
@@ -142,7 +147,11 @@ void TrainMetrics::RecordPhases(const PhaseSeconds& phases) {
 }
 
 void TrainMetrics::RecordMemory(const MemoryMeter& meter) {
-  memory_peak_total_->Set(static_cast<double>(meter.peak_total()));
+  // On a device with memory of its own what is predicted of both sides.
+  const int64_t peak = meter.device() == nullptr ? meter.peak_total()
+                                                 : meter.peak_total(MemoryMeter::Side::kDevice) +
+                                                       meter.peak_total(MemoryMeter::Side::kHost);
+  memory_peak_total_->Set(static_cast<double>(peak));
   for (int pool = 0; pool < kPools; ++pool) {
     const size_t at = static_cast<size_t>(pool);
     memory_[at]->Set(static_cast<double>(meter.current(static_cast<Pool>(pool))));

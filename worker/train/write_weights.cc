@@ -11,6 +11,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/save.h"
 #include "worker/data/roots.h"
+#include "worker/train/rank_state.h"
 #include "worker/train/vote.h"
 
 namespace sherd {
@@ -45,8 +46,10 @@ CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, in
 absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
-    const UnitMemory& unit = memory.unit(static_cast<int>(index));
-    ops.AddSquares(unit.worked_on().master, DType::kF32, unit.owned.size(), squares);
+    ReadMasters(memory, static_cast<int>(index),
+                [&](int64_t begin, int64_t end, const float* masters) {
+                  ops.AddSquares(masters, DType::kF32, end - begin, squares);
+                });
   }
   if (squares.nonfinite == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,

@@ -93,6 +93,11 @@ TEST(OwnDevice, ABackEndOfAnotherBuildIsRefused) {
   ExpectWithout(SHERD_TEST_OTHER_BUILD_LIBRARY,
                 "is of another build (sherd 0 of a test) than this worker (sherd ");
 }
+
+// Of one version and compiler, but virtual functions stand elsewhere.
+TEST(OwnDevice, ABackEndOfOtherHeadersIsRefused) {
+  ExpectWithout(SHERD_TEST_OTHER_INTERFACE_LIBRARY, "is of another build (sherd ");
+}
 #endif
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "plan/device_ledger.h"
 #include "tests/support/jobs.h"
 #include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"
@@ -26,10 +27,8 @@ v1::RankLedger Predicted() {
   (*ledger.mutable_memory())["optimizer"].set_predicted(9 * kMiB);
   (*ledger.mutable_memory())["grads"].set_predicted(2 * kMiB);
   (*ledger.mutable_memory())["activations"].set_predicted(5 * kMiB);
-  // Of the host, or sums.
-  for (const char* const pool : {"replicas", "accumulators", "scratch", "comm", "peak"}) {
-    (*ledger.mutable_memory())[pool].set_predicted(1000 * kMiB);
-  }
+  (*ledger.mutable_memory())["peak"].set_predicted(19 * kMiB);
+  (*ledger.mutable_host_memory())["replicas"].set_predicted(1000 * kMiB);
   return ledger;
 }
 
@@ -55,9 +54,9 @@ TEST(DeviceMemory, WhatTheHostCannotHoldBesideTheDeviceIsRefused) {
   const v1::JobSpec spec = MakeJob("zero3", v1::DATA_TYPE_BF16, 4, {});
   const RankPlan plan = BuildRankPlan(spec, 0, 2);
   v1::RankLedger ledger = PredictLedger(plan, spec);
-  EXPECT_TRUE(CheckHostMemory(HostSideOf(plan, spec, ledger), 0, 1).ok());
+  EXPECT_TRUE(CheckHostMemory(OnDevice(plan, spec, ledger).host_memory(), 0, 1).ok());
   (*ledger.mutable_memory())["replicas"].set_predicted(int64_t{1} << 50);
-  const absl::Status refused = CheckHostMemory(HostSideOf(plan, spec, ledger), 0, 1);
+  const absl::Status refused = CheckHostMemory(OnDevice(plan, spec, ledger).host_memory(), 0, 1);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("(largest: replicas 1048576"), HasSubstr("share this host")));

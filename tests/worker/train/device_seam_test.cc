@@ -3,82 +3,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "plan/job_spec.h"
 #include "tests/support/jobs.h"
-#include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/worker/train/local_world.h"
 #include "tests/worker/train/outcome.h"
+#include "tests/worker/train/separate_devices.h"
 #include "worker/checkpoint/save.h"
-#include "worker/train/device_memory.h"
 
 namespace sherd::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A device for each rank.
-class Devices {
- public:
-  explicit Devices(int world) {
-    for (int rank = 0; rank < world; ++rank) {
-      devices_.push_back(std::make_unique<SeparateDevice>());
-    }
-  }
-  std::vector<Accelerator*> accelerators() const {
-    std::vector<Accelerator*> all;
-    for (const auto& device : devices_) all.push_back(device.get());
-    return all;
-  }
-  SeparateDevice& at(int rank) { return *devices_[static_cast<size_t>(rank)]; }
-
- private:
-  std::vector<std::unique_ptr<SeparateDevice>> devices_;
-};
-
-RunOutcome TrainOnHost(const v1::JobSpec& spec, int world) {
-  return OutcomeOf(LocalWorld(spec, world).Run());
-}
-
-RunOutcome TrainOnDevices(const v1::JobSpec& spec, int world,
-                          const std::set<v1::GroupKind>& over_tcp = {}) {
-  Devices devices(world);
-  LocalEpoch epoch;
-  epoch.over_tcp = over_tcp;
-  epoch.accelerators = devices.accelerators();
-  const RunOutcome outcome = OutcomeOf(LocalWorld(spec, world, std::move(epoch)).Run());
-  for (int rank = 0; rank < world; ++rank) {
-    EXPECT_EQ(devices.at(rank).most_used_bytes(), devices.at(rank).reserved_bytes());
-    EXPECT_GT(devices.at(rank).bytes_in(), 0);
-    EXPECT_EQ(devices.at(rank).used_bytes(), 0);
-  }
-  return outcome;
-}
-
-class DeviceSeam : public ::testing::Test {
+class DeviceSeam : public DeviceJobs {
  protected:
-  v1::JobSpec Job(absl::string_view strategy, v1::DataType type, int64_t micro_batches,
-                  int64_t steps = 3) const {
-    v1::JobSpec spec = TinyJob(text_, strategy, type, micro_batches, steps);
-    spec.mutable_data()->add_eval(held_out_);
-    return spec;
-  }
   // The same on both, at one world.
   void ExpectTheProcessorsBits(const v1::JobSpec& spec, int world, const std::string& what) const {
     const v1::InvalidFields wrong = ValidateJobSpec(spec);
     ASSERT_EQ(wrong.fields_size(), 0) << wrong.DebugString();
     ExpectSameBits(TrainOnDevices(spec, world), TrainOnHost(spec, world), what);
   }
-
-  TemporaryDirectory scratch_;
-  const std::string text_ = scratch_.Write("train.txt", MakeText(3000, 3));
-  const std::string held_out_ = scratch_.Write("eval.txt", MakeText(100, 4));
 };
 
 // F1, F7: one round of micro-batches and several, with and without copies of state.
@@ -101,22 +50,7 @@ TEST_F(DeviceSeam, ChangesNoBitUnderAnyStrategy) {
 // F16: on the device, which the cases above see, and on the host beside it.
 TEST_F(DeviceSeam, HoldsOnTheHostWhatIsPredicted) {
   const auto expect_predicted = [](const v1::JobSpec& spec, int world) {
-    Devices devices(world);
-    LocalEpoch epoch;
-    epoch.accelerators = devices.accelerators();
-    for (const RankRecord& rank : LocalWorld(spec, world, std::move(epoch)).Run()) {
-      ASSERT_TRUE(rank.result.status.ok()) << rank.result.status;
-      const v1::RankLedger& ledger = rank.ledgers.back();
-      const RankPlan plan = BuildRankPlan(spec, ledger.rank(), world);
-      const v1::RankLedger host = HostSideOf(plan, spec, ledger);
-      for (const auto& [pool, line] : host.memory()) {
-        if (pool == "peak") continue;
-        // Of this pool alone the device has a part.
-        const int64_t beside = pool == "staging" ? ledger.memory().at(pool).predicted() : 0;
-        EXPECT_EQ(ledger.memory().at(pool).measured(), line.predicted() + beside)
-            << pool << " of rank " << ledger.rank() << " of " << spec.parallel().ShortDebugString();
-      }
-    }
+    ExpectExactLedgersOnDevices(Devices(world).Run(spec), spec.parallel().ShortDebugString());
   };
   for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
     for (const int world : {1, 3, 4}) {

@@ -40,22 +40,25 @@ TEST(HostMemory, WhatOneRankStoresForOtherHostsCountsOnce) {
   const int64_t own = available / 40;
   const int64_t stored = available / 4;
   // 8/40 + 1/4 of it.
-  EXPECT_TRUE(CheckHostMemory(Ledger(own, stored), stored, kRanks).ok());
+  EXPECT_TRUE(CheckHostMemory(Ledger(own, stored).memory(), stored, kRanks).ok());
   // What every rank takes counts for each.
-  EXPECT_FALSE(CheckHostMemory(Ledger(own, stored), 0, kRanks).ok());
+  EXPECT_FALSE(CheckHostMemory(Ledger(own, stored).memory(), 0, kRanks).ok());
 }
 
 TEST(HostMemory, ARefusalNamesBoth) {
   const int64_t available = AvailableBytes();
   const std::string refusal(
-      CheckHostMemory(Ledger(available / 16, 2 * available), 2 * available, kRanks).message());
+      CheckHostMemory(Ledger(available / 16, 2 * available).memory(), 2 * available, kRanks)
+          .message());
   EXPECT_THAT(refusal, AllOf(HasSubstr(" beside "), HasSubstr("GiB for ranks on other hosts"),
                              HasSubstr("8 of them share this host")));
-  EXPECT_FALSE(CheckHostMemory(Ledger(available, available / 4), available / 4, kRanks).ok());
+  EXPECT_FALSE(
+      CheckHostMemory(Ledger(available, available / 4).memory(), available / 4, kRanks).ok());
 }
 
 TEST(HostMemory, NoProductOverflows) {
-  EXPECT_FALSE(CheckHostMemory(Ledger(INT64_MAX / 2, INT64_MAX / 4), INT64_MAX / 4, kRanks).ok());
+  EXPECT_FALSE(
+      CheckHostMemory(Ledger(INT64_MAX / 2, INT64_MAX / 4).memory(), INT64_MAX / 4, kRanks).ok());
 }
 
 }  // namespace

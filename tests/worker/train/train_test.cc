@@ -156,7 +156,7 @@ TEST(RankLedger, TellsTheSameProcessGrowthOnADevice) {
   const v1::RankLedger& ledger = ranks[0].ledgers.front();
   const int64_t device_bytes =
       device.most_used_bytes() - ArenaBytes(plan) + ledger.memory().at("scratch").measured();
-  const int64_t host_bytes = HostSideOf(plan, spec, ledger).memory().at("peak").predicted();
+  const int64_t host_bytes = ledger.host_memory().at("peak").predicted();
   EXPECT_NEAR(
       static_cast<double>(ledger.process_bytes()) / static_cast<double>(device_bytes + host_bytes),
       1.0, 0.1);

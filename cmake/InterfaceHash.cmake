@@ -1,0 +1,32 @@
+# Writes a header that defines SHERD_DEVICE_INTERFACE: a hash of HEADERS (below ROOT) and of every header of ours that
+# these include, which are listed in DEPFILE.
+#
+#   cmake -D ROOT=… -D HEADERS=a.h,b.h -D OUTPUT=… -D DEPFILE=… -P InterfaceHash.cmake
+cmake_minimum_required(VERSION 3.25)
+
+string(REPLACE "," ";" waiting "${HEADERS}")
+set(known)
+while(waiting)
+  list(POP_FRONT waiting header)
+  if(header IN_LIST known OR NOT EXISTS "${ROOT}/${header}")
+    continue()
+  endif()
+  list(APPEND known ${header})
+  file(STRINGS "${ROOT}/${header}" includes REGEX "^#include \"")
+  foreach(include ${includes})
+    string(REGEX REPLACE "^#include \"(.*)\".*" "\\1" include "${include}")
+    list(APPEND waiting ${include})
+  endforeach()
+endwhile()
+list(SORT known)
+set(hashes)
+set(paths)
+foreach(header ${known})
+  file(SHA256 "${ROOT}/${header}" hash)
+  string(APPEND hashes "${header} ${hash}\n")
+  string(APPEND paths " ${ROOT}/${header}")
+endforeach()
+string(SHA256 interface "${hashes}")
+string(SUBSTRING ${interface} 0 16 interface)
+file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "#pragma once\n\n#define SHERD_DEVICE_INTERFACE \"@interface@\"\n" @ONLY)
+file(WRITE "${DEPFILE}" "${OUTPUT}:${paths}\n")
