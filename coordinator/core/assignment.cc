@@ -68,7 +68,8 @@ AssignmentBuilder::World::World(const State& state, const JobRecord& record)
   }
   const std::vector<int32_t> nccl_versions = NcclVersions(gpus);
   for (size_t rank = 0; rank < members.size(); ++rank) {
-    members[rank].nccl_version = nccl_versions[rank];
+    // Who only saves may do so without its GPU, which may have failed.
+    if (!record.save_and_stop) members[rank].nccl_version = nccl_versions[rank];
     members[rank].ranks_on_host = ranks_by_host.at(hosts[rank]);
   }
 }

@@ -144,7 +144,8 @@ TEST(Assignment, AGroupInOneSharedMemoryDomainUsesItAndAnyOtherTcp) {
 }
 
 // Rank 0's assignment of a job on two workers of one host, which is on no network.
-v1::Assignment AssignGpus(const std::string& first, const std::string& second) {
+v1::Assignment AssignGpus(const std::string& first, const std::string& second,
+                          bool save_and_stop = false) {
   Scenario scenario;
   for (const std::string& gpu : {first, second}) {
     v1::DurableEvent joined = Joined(gpu == first ? "w0" : "w1", 1, "a");
@@ -161,7 +162,9 @@ v1::Assignment AssignGpus(const std::string& first, const std::string& second) {
   SetModel(*spec.mutable_model(), 8);
   spec = NormalizeJobSpec(spec);
   scenario.Do(submitted);
-  return AssignmentBuilder().Build(scenario.state(), scenario.job(id), 0, {});
+  JobRecord job = scenario.job(id);
+  job.save_and_stop = save_and_stop;
+  return AssignmentBuilder().Build(scenario.state(), job, 0, {});
 }
 
 TEST(Assignment, RanksWithGpusOfTheirOwnFormGroupsOverNccl) {
@@ -173,12 +176,15 @@ TEST(Assignment, RanksWithGpusOfTheirOwnFormGroupsOverNccl) {
   }
   EXPECT_EQ(ReadPeers(own.network_peers())->at(1), "tcp:127.0.0.1:w1");
   EXPECT_THAT(own.peers(), IsEmpty());
-  const v1::Assignment shared = AssignGpus("GPU-a/0", "GPU-a/1");
-  for (const v1::ProcessGroup& group : shared.groups()) {
-    EXPECT_FALSE(group.over_nccl());
-    EXPECT_TRUE(group.shares_memory());
+  // On one GPU; and where a GPU may have failed that saving does not need.
+  for (const v1::Assignment& through_the_host :
+       {AssignGpus("GPU-a/0", "GPU-a/1"), AssignGpus("GPU-a", "GPU-b", /*save_and_stop=*/true)}) {
+    for (const v1::ProcessGroup& group : through_the_host.groups()) {
+      EXPECT_FALSE(group.over_nccl());
+      EXPECT_TRUE(group.shares_memory());
+    }
+    EXPECT_THAT(through_the_host.network_peers(), IsEmpty());
   }
-  EXPECT_THAT(shared.network_peers(), IsEmpty());
 }
 
 // A job on `hosts` hosts of eight workers each, in memory domains and at addresses of their own.
