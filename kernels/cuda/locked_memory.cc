@@ -11,7 +11,7 @@ namespace sherd {
 
 LockedMemory::LockedMemory(CudaDriver& driver, std::function<bool()> failed,
                            std::function<void(const absl::Status&)> remember,
-                           std::function<void()> quiet)
+                           std::function<bool()> quiet)
     : driver_(driver),
       failed_(std::move(failed)),
       remember_(std::move(remember)),
