@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -135,7 +134,6 @@ class Reader {
   std::string Where(int line) const { return lines_ ? absl::StrCat(source_, ":", line) : source_; }
 
   void ReadField(const JobKey& key, const YamlNode& node) {
-    if (key.read == nullptr) return ReadForeign(key, node);
     if (absl::Status read = key.read(node, file_.spec); !read.ok()) {
       Problem(node.key_line, absl::StrCat(key.path, ": ", read.message()));
       return;
@@ -143,18 +141,6 @@ class Reader {
     if (node.kind != YamlNode::Kind::kSequence) return;
     for (size_t i = 0; i < node.children.size(); ++i) {
       file_.origins[absl::StrCat(key.path, "[", i, "]")] = Where(node.children[i].line);
-    }
-  }
-
-  // A key that this version does not execute.
-  void ReadForeign(const JobKey& key, const YamlNode& node) {
-    const auto is_text = [&](absl::string_view text) { return node.text == text; };
-    if (node.kind != YamlNode::Kind::kScalar || absl::c_none_of(key.accepted, is_text)) {
-      Problem(node.key_line,
-              absl::StrCat(key.path, ": not supported by this version",
-                           key.accepted.empty()
-                               ? "; leave it out"
-                               : absl::StrCat("; leave it out or write ", key.accepted.front())));
     }
   }
 

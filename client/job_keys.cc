@@ -184,8 +184,6 @@ v1::ParallelSpec& Parallel(Spec& s) { return *s.mutable_parallel(); }
 v1::ElasticSpec& Elastic(Spec& s) { return *s.mutable_elastic(); }
 v1::CheckpointSpec& Checkpoint(Spec& s) { return *s.mutable_checkpoint(); }
 
-constexpr absl::string_view kTrue[] = {"true"};
-
 constexpr JobKey kJobKeys[] = {
     {"name", [](const Node& n, Spec& s) { return NonEmpty(n, *s.mutable_name()); }},
     {"priority", Priority},
@@ -337,7 +335,10 @@ constexpr JobKey kJobKeys[] = {
        return Name(n, *s.mutable_precision(), &v1::PrecisionSpec::set_grad, DataTypeFromName,
                    DataTypeNames());
      }},
-    {"precision.reproducible", nullptr, kTrue},
+    {"precision.reproducible",
+     [](const Node& n, Spec& s) {
+       return Flag(n, *s.mutable_precision(), &v1::PrecisionSpec::set_reproducible);
+     }},
 
     {"elastic.min_workers",
      [](const Node& n, Spec& s) { return Size(n, Elastic(s), &v1::ElasticSpec::set_min_workers); }},
@@ -359,9 +360,8 @@ constexpr JobKey kJobKeys[] = {
        return Name(n, Elastic(s), &v1::ElasticSpec::set_on_nan, OnNanFromName, OnNanNames());
      }},
     {"elastic.max_rollbacks",
-     [](const Node& n, Spec& s) {
-       return Count(n, Elastic(s), &v1::ElasticSpec::set_max_rollbacks);
-     }},
+     [](const Node& n,
+        Spec& s) { return Count(n, Elastic(s), &v1::ElasticSpec::set_max_rollbacks); }},
 
     {"checkpoint.dir",
      [](const Node& n, Spec& s) { return NonEmpty(n, *Checkpoint(s).mutable_dir()); }},

@@ -13,10 +13,8 @@ struct JobKey {
   // "train.global_batch".
   absl::string_view path;
   // Takes the value over into the specification. kInvalidArgument with a sentence that says what
-  // would be right. nullptr: this version does not execute the key; only the values in `accepted`
-  // are taken, so that a file written for a later version runs when it asks for nothing more.
+  // would be right.
   absl::Status (*read)(const YamlNode& value, v1::JobSpec& spec);
-  absl::Span<const absl::string_view> accepted = {};
 };
 
 // All keys, section by section.

@@ -136,16 +136,17 @@ Json CheckpointJson(const v1::CheckpointSpec& checkpoint) {
 }  // namespace
 
 Json SpecJson(const v1::JobSpec& spec) {
-  Json json = {
-      {"name", spec.name()},
-      {"model", ModelJson(spec.model())},
-      {"data", DataJson(spec.data())},
-      {"train", TrainJson(spec.train())},
-      {"parallel", ParallelJson(spec.parallel())},
-      {"precision",
-       {{"compute", Name(spec.precision().compute())}, {"grad", Name(spec.precision().grad())}}},
-      {"elastic", ElasticJson(spec.elastic())},
-      {"checkpoint", CheckpointJson(spec.checkpoint())}};
+  Json json = {{"name", spec.name()},
+               {"model", ModelJson(spec.model())},
+               {"data", DataJson(spec.data())},
+               {"train", TrainJson(spec.train())},
+               {"parallel", ParallelJson(spec.parallel())},
+               {"precision",
+                {{"compute", Name(spec.precision().compute())},
+                 {"grad", Name(spec.precision().grad())},
+                 {"reproducible", IsReproducible(spec.precision())}}},
+               {"elastic", ElasticJson(spec.elastic())},
+               {"checkpoint", CheckpointJson(spec.checkpoint())}};
   // Left open.
   if (spec.train().micro_batch() == 0) json["train"].erase("micro_batch");
   json["priority"] = spec.priority();

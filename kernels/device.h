@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -10,6 +11,8 @@
 #include "kernels/ops.h"
 
 namespace sherd {
+
+class StreamDevice;
 
 // A moment of a device's computation, to be asked for from any thread.
 class DeviceMark {
@@ -78,6 +81,8 @@ class Accelerator : public Device {
   // first, also that one of them ran out of memory. Less is taken when there is less: a request
   // that does not fit then says so.
   virtual void Reserve(int64_t bytes) = 0;
+  // Gives back what no job holds, for who takes memory of the device by other ways.
+  virtual void GiveBack() {}
   // Memory of the host that lanes copy from and to, page-locked.
   virtual MemorySource* locked_memory() = 0;
   // Makes it of memory that is there, until Unlock, which waits for what travels there. What cannot
@@ -106,6 +111,10 @@ class Accelerator : public Device {
   virtual std::optional<int64_t> workspace_bytes() const { return std::nullopt; }
   // The most channels of a head that its ops have attention for; none: any number.
   virtual std::optional<int64_t> most_head_channels() const { return std::nullopt; }
+  // What collectives of the device's own are enqueued on; null: it has none.
+  virtual StreamDevice* streams() { return nullptr; }
+  // Equal of two that are the same one, in whatever process; "": nobody knows.
+  virtual std::string unique_id() const { return ""; }
   // What bits depend on beside this build's host part.
   virtual absl::string_view numerics_fingerprint() const = 0;
 };

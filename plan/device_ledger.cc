@@ -1,6 +1,7 @@
 #include "plan/device_ledger.h"
 
 #include <string>
+#include <vector>
 
 #include "plan/device_scratch.h"
 #include "plan/element_bytes.h"
@@ -10,17 +11,31 @@
 namespace sherd {
 namespace {
 
-// On the host whatever the device: copies of state, reduction trees, and what groups exchange in.
-bool IsOnHost(const std::string& pool) {
-  return pool == "replicas" || pool == "accumulators" || pool == "comm";
-}
+// A group that the rank forms, and what it has there beside what CommBytes says.
+struct Exchange {
+  Medium medium = Medium::kSharedMemory;
+  int64_t members = 1;
+  int64_t arena_bytes = 0;
+  int64_t gathered_bytes = 0;  // elsewhere than in the arena
+};
 
-// Where the hosts exchange what lies in arenas of their devices, or is gathered from them.
-int64_t ExchangedBytes(const RankPlan& plan, const v1::JobSpec& spec) {
-  int64_t bytes = ArenaBytes(plan) + GatheredBytes(plan) + ReplicaArenaBytes(plan);
-  if (SumsOverKvCopies(plan)) bytes += ShareBytes(plan, plan.part().kv_copies);
-  if (plan.part().place.degree == 1) return bytes;
-  return bytes + TensorArenaBytes(plan, spec) + TensorGatheredBytes(plan, spec);
+std::vector<Exchange> ExchangesOf(const RankPlan& plan, const v1::JobSpec& spec,
+                                  const GroupMedia& media) {
+  std::vector<Exchange> all = {
+      {media.sharers, plan.layout.degree, ArenaBytes(plan), GatheredBytes(plan)}};
+  if (plan.AddsReplicas()) {
+    all.push_back({media.replicas, plan.micro_batches.degree / plan.layout.degree,
+                   ReplicaArenaBytes(plan), 0});
+  }
+  const ModelPart& part = plan.part();
+  if (part.place.degree > 1) {
+    all.push_back({media.tensor, part.place.degree, TensorArenaBytes(plan, spec),
+                   TensorGatheredBytes(plan, spec)});
+  }
+  if (SumsOverKvCopies(plan)) {
+    all.push_back({media.kv_copies, part.kv_copies, ShareBytes(plan, part.kv_copies), 0});
+  }
+  return all;
 }
 
 using Lines = google::protobuf::Map<std::string, v1::LedgerLine>;
@@ -40,16 +55,28 @@ void Add(Lines& lines, const char* pool, int64_t bytes) {
 }  // namespace
 
 v1::RankLedger OnDevice(const RankPlan& plan, const v1::JobSpec& spec,
-                        const v1::RankLedger& processor, std::optional<int64_t> workspace_bytes) {
+                        const v1::RankLedger& processor, std::optional<int64_t> workspace_bytes,
+                        const GroupMedia& media) {
   v1::RankLedger ledger = processor;
   Lines& device = *ledger.mutable_memory();
   Lines& host = *ledger.mutable_host_memory();
   device.clear();
+  // Over NCCL sums come about on the device.
+  const bool sums_on_host = media.sharers != Medium::kNccl;
   for (const auto& [pool, line] : processor.memory()) {
-    if (IsOnHost(pool)) {
+    if (pool == "replicas" || (pool == "accumulators" && sums_on_host)) {
       Add(host, pool.c_str(), line.predicted());
-    } else if (pool != "peak" && pool != "scratch") {
+    } else if (pool != "peak" && pool != "scratch" && pool != "comm") {
       Add(device, pool.c_str(), line.predicted());
+    }
+  }
+  for (const Exchange& group : ExchangesOf(plan, spec, media)) {
+    const int64_t comm = CommBytes(group.medium, group.members);
+    if (group.medium == Medium::kNccl) {
+      Add(device, "comm", comm);
+    } else {
+      // The hosts exchange what lies in arenas of their devices, or is gathered from them.
+      Add(host, "comm", comm + group.arena_bytes + group.gathered_bytes);
     }
   }
   if (workspace_bytes) Add(device, "scratch", PredictDeviceScratch(plan, spec, *workspace_bytes));
@@ -71,14 +98,26 @@ v1::RankLedger OnDevice(const RankPlan& plan, const v1::JobSpec& spec,
     Add(host, "padding", padding * kVersionElementBytes);
     if (plan.keeps_versions) Add(host, "replicas", -owned * kVersionElementBytes);
   }
-  // Sums that the processor would leave where scattered gradients lie.
-  int64_t shard_elements = 0;
-  for (const UnitLayout& unit : plan.layout.units) shard_elements += unit.shard_elements;
-  Add(host, "accumulators", plan.ScattersEachMicroBatch() ? shard_elements * plan.grad_bytes : 0);
-  Add(host, "comm", ExchangedBytes(plan, spec));
-  const int64_t tokens = spec.train().micro_batch() * spec.train().seq_len();
-  Add(host, "staging", 2 * tokens * static_cast<int64_t>(sizeof(int32_t)) + LeafBytes(plan));
+  int64_t staging = 2 * spec.train().micro_batch() * spec.train().seq_len() *
+                    static_cast<int64_t>(sizeof(int32_t));
+  if (sums_on_host) {
+    // Sums that the processor would leave where scattered gradients lie.
+    int64_t shard_elements = 0;
+    for (const UnitLayout& unit : plan.layout.units) shard_elements += unit.shard_elements;
+    Add(host, "accumulators", plan.ScattersEachMicroBatch() ? shard_elements * plan.grad_bytes : 0);
+    staging += LeafBytes(plan);
+  }
+  Add(host, "staging", staging);
   return ledger;
+}
+
+int64_t NcclBytes(const RankPlan& plan, const v1::JobSpec& spec, const GroupMedia& media) {
+  int64_t bytes = 0;
+  for (const Exchange& group : ExchangesOf(plan, spec, media)) {
+    if (group.medium != Medium::kNccl) continue;
+    bytes += group.arena_bytes + CommBytes(group.medium, group.members);
+  }
+  return bytes;
 }
 
 }  // namespace sherd

@@ -87,6 +87,7 @@ GroupMedia MediaOf(const v1::Assignment& assignment) {
   const auto of = [&](v1::GroupKind kind) {
     for (const v1::ProcessGroup& group : assignment.groups()) {
       if (group.kind() != kind) continue;
+      if (group.over_nccl()) return Medium::kNccl;
       return group.shares_memory() ? Medium::kSharedMemory : Medium::kTcp;
     }
     return Medium::kSharedMemory;

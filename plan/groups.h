@@ -35,8 +35,8 @@ Groups BuildGroups(int world, int tensor_degree, int shard_group = 0, int kv_cop
 // The groups that contain `rank`, in the order above, as the coordinator sends them.
 std::vector<v1::ProcessGroup> GroupsOf(const Groups& groups, int rank);
 
-// What a rank's groups move their data through: shared memory, or TCP.
-enum class Medium { kSharedMemory, kTcp };
+// What a rank's groups move their data through: shared memory, TCP, or NCCL from device to device.
+enum class Medium { kSharedMemory, kTcp, kNccl };
 struct GroupMedia {
   Medium sharers = Medium::kSharedMemory;  // the shard group, or else the data-parallel group
   Medium replicas = Medium::kSharedMemory;

@@ -287,6 +287,10 @@ std::string Nearest(absl::string_view name, const std::vector<absl::string_view>
   return std::string(nearest);
 }
 
+bool IsReproducible(const v1::PrecisionSpec& precision) {
+  return !precision.has_reproducible() || precision.reproducible();
+}
+
 v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
   FillModel(*spec.mutable_model());
   if (spec.data().format() == v1::DATA_FORMAT_UNSPECIFIED) {
@@ -298,6 +302,7 @@ v1::JobSpec NormalizeJobSpec(v1::JobSpec spec) {
   v1::PrecisionSpec& precision = *spec.mutable_precision();
   if (precision.compute() == v1::DATA_TYPE_UNSPECIFIED) precision.set_compute(v1::DATA_TYPE_BF16);
   if (precision.grad() == v1::DATA_TYPE_UNSPECIFIED) precision.set_grad(precision.compute());
+  precision.set_reproducible(IsReproducible(precision));
   v1::ElasticSpec& elastic = *spec.mutable_elastic();
   if (elastic.min_workers() == 0) elastic.set_min_workers(1);
   if (elastic.failure_detection_ms() == 0) elastic.set_failure_detection_ms(3000);

@@ -50,6 +50,9 @@ v1::OnNan OnNanFromName(absl::string_view name);
 // The candidate closest to `name` by edit distance, then beginning, then last digit; "" for none.
 std::string Nearest(absl::string_view name, const std::vector<absl::string_view>& candidates);
 
+// Whether sums have the order of the contract, as they have unless the job says otherwise.
+bool IsReproducible(const v1::PrecisionSpec& precision);
+
 // Fills in presets and defaults. Idempotent; leaves what is wrong for ValidateJobSpec to report,
 // and what only the folder model.from says (model_folder.h).
 v1::JobSpec NormalizeJobSpec(v1::JobSpec spec);

@@ -270,7 +270,15 @@ ScratchSizes ScratchOf(const RankPlan& plan, const v1::JobSpec& spec) {
 }
 
 int64_t CommBytes(Medium medium, int64_t members) {
-  return medium == Medium::kTcp ? (members - 1) * kTcpStagingBytes : kShmControlBytes;
+  switch (medium) {
+    case Medium::kTcp:
+      return (members - 1) * kTcpStagingBytes;
+    case Medium::kNccl:
+      return (members - 1) * kNcclStagingBytes;
+    case Medium::kSharedMemory:
+      break;
+  }
+  return kShmControlBytes;
 }
 
 namespace {

@@ -78,10 +78,11 @@ GradientRoom RoomIn(const RankPlan& plan);
 // What the job's model keeps of a forward pass.
 KeptActivations KeptBy(const v1::ParallelSpec& parallel);
 
-// What a member of a shared-memory group holds beside its arena; and, in a group over TCP, for each
-// of the others: room for a piece of its part of a reduction.
+// What a member of a shared-memory group holds beside its arena; and, in a group over TCP or NCCL,
+// for each of the others: room for a piece of its part of a reduction, over NCCL of its device.
 inline constexpr int64_t kShmControlBytes = 135168;
 inline constexpr int64_t kTcpStagingBytes = 256 << 10;
+inline constexpr int64_t kNcclStagingBytes = 4 << 20;
 int64_t CommBytes(Medium medium, int64_t members);
 // Bytes of a rank's arena: what those that share its shards read in place; and, where shards are
 // summed over replicas, what the holders of copies do.

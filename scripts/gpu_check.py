@@ -53,7 +53,15 @@ RATES = {
 }
 
 
+# What a program ends with that has said why it runs nothing.
+NOT_RUN = 77
+
+
 class Failure(Exception):
+    pass
+
+
+class NotRun(Exception):
     pass
 
 
@@ -166,17 +174,27 @@ def program(options, name, *arguments, limit):
     library = {"SHERD_DEVICE_LIBRARY": str(options.library)} if options.library else {}
     result = subprocess.run([options.bin / name, *arguments], capture_output=True, text=True,
                             timeout=options.clock.within(limit), env={**os.environ, **library})
+    if result.returncode == NOT_RUN:
+        raise NotRun(result.stderr.strip().splitlines()[-1])
     if result.returncode != 0:
         raise Failure(f"{name} ended with {result.returncode}:\n{result.stdout[-4000:]}{result.stderr[-1000:]}")
     return result.stdout
 
 
-def conformance(options):
-    only = ["--gtest_filter=AdamW.*:All/CudaLinear.*"] if options.quick else []
-    passed = re.search(r"\[  PASSED  \] (\d+) tests", program(options, "gpu_ops_check", *only, limit=180))
+def suite(options, name, *arguments, limit):
+    passed = re.search(r"\[  PASSED  \] (\d+) tests", program(options, name, *arguments, limit=limit))
     if not passed or int(passed[1]) == 0:
         raise Failure("no test ran")
     return f"{passed[1]} tests passed"
+
+
+def conformance(options):
+    return suite(options, "gpu_ops_check", *(["--gtest_filter=AdamW.*:All/CudaLinear.*"] if options.quick else []), limit=180)
+
+
+def life_cycle(options):
+    """A group over NCCL of the one device alone, an init with an absent peer, and 200 inits and aborts."""
+    return suite(options, "gpu_nccl_check", limit=150)
 
 
 def product_rate(told):
@@ -261,6 +279,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sherd-gpu-") as scratch:
         scratch = pathlib.Path(scratch)
         checks = [("ops conformance", lambda: conformance(options)),
+                  ("NCCL life cycle", lambda: life_cycle(options)),
                   ("zero3, four ranks on one GPU", lambda: equality(options, scratch)),
                   ("rates", lambda: list(rates(options)))]
         models = [("gpt2-124m", GPT2_124M, 12, 768, 50257, 64, 32, 20),
@@ -271,6 +290,8 @@ def main():
         for name, check in checks:
             try:
                 result = check()
+            except NotRun as reason:
+                result = f"not run: {reason}"
             except (Failure, subprocess.TimeoutExpired) as error:
                 failed = True
                 result = "FAILED"

@@ -16,6 +16,6 @@ case $capability in 8*) architecture=80 ;; 9*) architecture=90 ;; 10*) architect
 esac
 
 cmake --preset release -DSHERD_CUDA_ARCHITECTURES="$architecture" >/dev/null
-targets=(sherd sherd-coordinator sherd-worker sherd_cuda gpu_ops_check gpu_rates)
+targets=(sherd sherd-coordinator sherd-worker sherd_cuda gpu_nccl_check gpu_ops_check gpu_rates)
 ninja -C build/release "${targets[@]}"
 exec /usr/bin/python3 scripts/gpu_check.py "$@"

@@ -37,6 +37,7 @@
 #include "worker/checkpoint/checkpoints_command.h"
 #include "worker/comm/data_link.h"
 #include "worker/comm/link_address.h"
+#include "worker/comm/nccl/nccl_library.h"
 #include "worker/data/data_command.h"
 #include "worker/dataset/data_commands.h"
 #include "worker/device/open_device.h"
@@ -171,6 +172,34 @@ class DeviceTrainers {
   std::atomic<bool> broken_{false};
 };
 
+// By which the device forms groups with others; null: it does so through the hosts.
+// kFailedPrecondition when a library that was named is not there, or of no use to the device.
+absl::StatusOr<std::unique_ptr<NcclApi>> OpenNcclFor(Accelerator* device, const std::string& nccl) {
+  if (nccl == "none") return nullptr;
+  const bool named = nccl != "auto";
+  if (device == nullptr || device->streams() == nullptr || device->unique_id().empty()) {
+    if (!named) return nullptr;
+    return absl::FailedPreconditionError(
+        absl::StrCat("--nccl ", nccl, ": the device is no GPU that forms groups by it"));
+  }
+  absl::StatusOr<std::unique_ptr<NcclApi>> opened =
+      OpenNccl({named ? nccl : std::string(kNcclLibrary)});
+  if (opened.ok()) {
+    const int version = (*opened)->version();
+    Log(Severity::kInfo,
+        absl::StrCat("groups with other GPUs are formed over NCCL ", version / 10000, ".",
+                     version / 100 % 100, ".", version % 100));
+    return opened;
+  }
+  if (named) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--nccl ", nccl, ": ", opened.status().message()));
+  }
+  Log(Severity::kInfo,
+      absl::StrCat(opened.status().message(), "; groups with other GPUs go through the hosts"));
+  return nullptr;
+}
+
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(WorkerFlags flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
@@ -188,6 +217,8 @@ absl::Status RunWorker(WorkerFlags flags) {
   flags.device = device.name;
   SetLogProgram(absl::StrCat("worker ", flags.device));
   if (!device.remark.empty()) Log(Severity::kInfo, device.remark);
+  SHERD_ASSIGN_OR_RETURN(const std::unique_ptr<NcclApi> nccl,
+                         OpenNcclFor(device.accelerator.get(), flags.nccl));
   const auto registry = std::make_shared<prometheus::Registry>();
   AddBuildInfo(*registry, "worker");
   std::unique_ptr<MetricsServer> metrics_server;
@@ -212,6 +243,7 @@ absl::Status RunWorker(WorkerFlags flags) {
       device.accelerator.get(), [&](const v1::Assignment& assignment, Accelerator* accelerator) {
         TrainerOptions of_device = trainer_options;
         of_device.accelerator = accelerator;
+        of_device.nccl = nccl.get();
         return Trainer::Make(assignment, of_device, *listener, holdings, *registry);
       });
   AgentOptions options;
@@ -220,6 +252,10 @@ absl::Status RunWorker(WorkerFlags flags) {
     options.identity.set_numerics_fingerprint(absl::StrCat(
         options.identity.numerics_fingerprint(), "; ", device.accelerator->numerics_fingerprint()));
     options.identity.set_memory_bytes(device.accelerator->memory_bytes());
+    v1::Gpu& gpu = *options.identity.mutable_gpu();
+    gpu.set_id(device.accelerator->unique_id());
+    gpu.set_nccl_version(nccl == nullptr ? 0 : nccl->version());
+    gpu.set_address(listener->network_address());
   }
   if (!options.identity.network_address().empty()) {
     Log(Severity::kInfo,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "coordinator/core/copies.h"
+#include "coordinator/core/transport.h"
 #include "coordinator/core/trials.h"
 #include "plan/holdings.h"
 #include "plan/peer_addresses.h"
@@ -24,12 +25,16 @@ struct AssignmentBuilder::World {
     std::string data_address;
     std::string network_address;
     std::string shared_memory_domain;
+    // Where members of groups over TCP come to it, and those of groups over NCCL also if it is on
+    // no network.
+    std::string stream_address;
+    int32_t nccl_version = 0;  // NcclVersions
     int32_t ranks_on_host = 0;
   };
 
   World(const State& state, const JobRecord& job);
   bool IsOf(const JobRecord& record) const { return job == record.id && epoch == record.epoch; }
-  bool SharesMemory(const v1::ProcessGroup& group) const;
+  GroupTransport TransportOf(const v1::ProcessGroup& group) const;
   // Of rank `rank`: all that share memory with it; and all, where each can be come to.
   void AddAllPeers(int rank, std::set<int>& near, std::set<int>& far) const;
   void AppendPeers(const std::set<int>& ranks, std::string Member::*address, Peers& peers) const;
@@ -48,27 +53,36 @@ AssignmentBuilder::World::World(const State& state, const JobRecord& record)
       stored(StoredOverNetwork(state, record)) {
   std::vector<std::string> hosts;
   std::map<std::string, int32_t> ranks_by_host;
+  std::vector<const v1::Gpu*> gpus;
   for (const RankState& rank : record.ranks) {
     const WorkerState* worker = FindWorker(state, rank.worker);
     SHERD_CHECK(worker != nullptr);
-    members.push_back(
-        {worker->data_address, worker->network_address, worker->shared_memory_domain, 0});
+    const std::string& network = worker->network_address;
+    members.push_back({.data_address = worker->data_address,
+                       .network_address = network,
+                       .shared_memory_domain = worker->shared_memory_domain,
+                       .stream_address = network.empty() ? worker->gpu.address() : network});
+    gpus.push_back(&worker->gpu);
     hosts.push_back(worker->host);
     ++ranks_by_host[worker->host];
   }
+  const std::vector<int32_t> nccl_versions = NcclVersions(gpus);
   for (size_t rank = 0; rank < members.size(); ++rank) {
+    // Who only saves may do so without its GPU, which may have failed.
+    if (!record.save_and_stop) members[rank].nccl_version = nccl_versions[rank];
     members[rank].ranks_on_host = ranks_by_host.at(hosts[rank]);
   }
 }
 
-bool AssignmentBuilder::World::SharesMemory(const v1::ProcessGroup& group) const {
-  const auto domain = [this](int rank) -> const std::string& {
-    return members[static_cast<size_t>(rank)].shared_memory_domain;
-  };
-  // Who names no domain shares memory with itself alone.
-  if (domain(group.ranks(0)).empty()) return group.ranks_size() == 1;
-  return std::all_of(group.ranks().begin(), group.ranks().end(),
-                     [&](int rank) { return domain(rank) == domain(group.ranks(0)); });
+GroupTransport AssignmentBuilder::World::TransportOf(const v1::ProcessGroup& group) const {
+  std::vector<TransportClaim> claims;
+  for (const int rank : group.ranks()) {
+    const Member& member = members[static_cast<size_t>(rank)];
+    claims.push_back({.memory_domain = member.shared_memory_domain,
+                      .on_network = !member.network_address.empty(),
+                      .nccl_version = member.nccl_version});
+  }
+  return ChooseTransport(claims);
 }
 
 void AssignmentBuilder::World::AddAllPeers(int rank, std::set<int>& near,
@@ -191,8 +205,9 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
   std::set<int> peers;
   std::set<int> network_peers;
   for (v1::ProcessGroup& group : world_->layout.GroupsOf(rank)) {
-    // Memory is many times faster, where all members can map it.
-    group.set_shares_memory(world_->SharesMemory(group));
+    const GroupTransport transport = world_->TransportOf(group);
+    group.set_shares_memory(transport == GroupTransport::kSharedMemory);
+    group.set_over_nccl(transport == GroupTransport::kNccl);
     (group.shares_memory() ? peers : network_peers)
         .insert(group.ranks().begin(), group.ranks().end());
     *assignment.add_groups() = std::move(group);
@@ -202,7 +217,7 @@ v1::Assignment AssignmentBuilder::Build(const State& state, const JobRecord& job
     world_->AddAllPeers(rank, peers, network_peers);
   }
   world_->AppendPeers(peers, &World::Member::data_address, *assignment.mutable_peers());
-  world_->AppendPeers(network_peers, &World::Member::network_address,
+  world_->AppendPeers(network_peers, &World::Member::stream_address,
                       *assignment.mutable_network_peers());
   for (v1::UnitShard& shard : world_->layout.ShardsOf(rank)) {
     *assignment.add_shards() = std::move(shard);

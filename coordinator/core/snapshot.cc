@@ -31,8 +31,8 @@ Seat Read(const v1::StoredSeat& stored) {
 
 v1::StoredWorker Write(const WorkerState& worker) {
   const auto& [id, incarnation, device, host, shared_memory_domain, data_address, network_address,
-               numerics_fingerprint, output_root, memory_bytes, alive, lost_unix_ms, seat, draining,
-               drain_reason, dismissed, retired] = worker;
+               numerics_fingerprint, output_root, memory_bytes, gpu, alive, lost_unix_ms, seat,
+               draining, drain_reason, dismissed, retired] = worker;
   v1::StoredWorker stored;
   stored.set_id(id.value());
   stored.set_incarnation(incarnation.value());
@@ -44,6 +44,7 @@ v1::StoredWorker Write(const WorkerState& worker) {
   stored.set_numerics_fingerprint(numerics_fingerprint);
   stored.set_output_root(output_root);
   stored.set_memory_bytes(memory_bytes);
+  if (!gpu.id().empty()) *stored.mutable_gpu() = gpu;
   stored.set_alive(alive);
   stored.set_lost_unix_ms(lost_unix_ms);
   if (seat) *stored.mutable_seat() = Write(*seat);
@@ -66,6 +67,7 @@ WorkerState Read(const v1::StoredWorker& stored) {
   worker.numerics_fingerprint = stored.numerics_fingerprint();
   worker.output_root = stored.output_root();
   worker.memory_bytes = stored.memory_bytes();
+  worker.gpu = stored.gpu();
   worker.alive = stored.alive();
   worker.lost_unix_ms = stored.lost_unix_ms();
   if (stored.has_seat()) worker.seat = Read(stored.seat());

@@ -39,6 +39,8 @@ struct WorkerState {
   std::string output_root;
   // Of its device, or of its host where that has none of its own; 0: it did not say.
   int64_t memory_bytes = 0;
+  // Without an id: it has none that forms groups.
+  v1::Gpu gpu;
   bool alive = false;
   int64_t lost_unix_ms = 0;
   // Held from Assign until the rank has finished or was released, so also for a while after the

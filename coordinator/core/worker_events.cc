@@ -301,6 +301,7 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.numerics_fingerprint = event.numerics_fingerprint();
   worker.output_root = event.output_root();
   worker.memory_bytes = event.memory_bytes();
+  worker.gpu = event.gpu();
   worker.alive = true;
   worker.lost_unix_ms = 0;
   AdoptStaleRank(transition, worker, event);

@@ -158,6 +158,7 @@ void Fleet::Join(const v1::Hello& hello) {
   joined->set_numerics_fingerprint(hello.numerics_fingerprint());
   joined->set_output_root(hello.output_root());
   joined->set_memory_bytes(hello.memory_bytes());
+  if (hello.has_gpu()) *joined->mutable_gpu() = hello.gpu();
   joined->set_job_id(hello.job_id());
   joined->set_epoch(hello.epoch());
   joined->set_rank(hello.rank());

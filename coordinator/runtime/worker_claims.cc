@@ -42,6 +42,8 @@ absl::Status CheckHello(const v1::Hello& hello) {
       CheckText("shared_memory_domain", hello.shared_memory_domain(), kLongestText));
   SHERD_RETURN_IF_ERROR(CheckText("data_address", hello.data_address(), kLongestText));
   SHERD_RETURN_IF_ERROR(CheckText("network_address", hello.network_address(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("gpu.id", hello.gpu().id(), kLongestText));
+  SHERD_RETURN_IF_ERROR(CheckText("gpu.address", hello.gpu().address(), kLongestText));
   SHERD_RETURN_IF_ERROR(CheckText("job_id", hello.job_id(), kLongestText));
   SHERD_RETURN_IF_ERROR(
       CheckText("numerics_fingerprint", hello.numerics_fingerprint(), kLongestFingerprint));

@@ -73,6 +73,7 @@ absl::Status CudaDevice::OpenStreams() {
     SHERD_RETURN_IF_ERROR(Named(Checked(
         *driver_, driver_->StreamCreate(stream, /*high_priority=*/true), "cudaStreamCreate")));
   }
+  streams_ = std::make_unique<CudaStreams>(*this);
   SHERD_RETURN_IF_ERROR(Named(compute_staging_.emplace(*driver_, compute_, hang_limit_).Open()));
   absl::MutexLock lock(&fetch_mutex_);
   return Named(fetch_staging_.emplace(*driver_, communication_, hang_limit_).Open());
@@ -156,6 +157,13 @@ void CudaDevice::Reserve(int64_t bytes) {
       failed_.store(false, std::memory_order_release);
     }
     return arena_.Reserve(bytes);
+  }());
+}
+
+void CudaDevice::GiveBack() {
+  Remember([&] {
+    absl::MutexLock lock(&mutex_);
+    return arena_.DropEmptySlabs();
   }());
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "kernels/cuda/cuda_streams.h"
 #include "kernels/cuda/device_arena.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/locked_memory.h"
@@ -43,6 +44,8 @@ class CudaDevice final : public Accelerator, public MemorySource {
 
   std::optional<int64_t> workspace_bytes() const override { return driver_->workspace_bytes(); }
   std::optional<int64_t> most_head_channels() const override;
+  std::string unique_id() const override { return driver_->uuid(); }
+  StreamDevice* streams() override { return streams_.get(); }
 
   void CopyIn(void* to, const void* from, int64_t bytes) override;
   void CopyOut(void* to, const void* from, int64_t bytes) override;
@@ -64,6 +67,7 @@ class CudaDevice final : public Accelerator, public MemorySource {
   void Copy(Lane lane, void* to, const void* from, int64_t bytes) override;
 
   void Reserve(int64_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void GiveBack() override ABSL_LOCKS_EXCLUDED(mutex_);
   std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) override;
 
   std::byte* Take(Pool pool, int64_t bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -75,6 +79,8 @@ class CudaDevice final : public Accelerator, public MemorySource {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Keeps the first error that is one.
   void Remember(const absl::Status& status) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for what is enqueued on a stream of the device.
+  absl::Status AwaitStream(CUstream_st* stream) ABSL_LOCKS_EXCLUDED(events_mutex_);
   // Of the driver's, and handed out; for tests and metrics.
   int64_t slab_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -88,8 +94,6 @@ class CudaDevice final : public Accelerator, public MemorySource {
   // Waits for all streams, unless the device hangs.
   absl::Status Quiet() ABSL_LOCKS_EXCLUDED(events_mutex_);
   CUstream_st* StreamOf(Lane lane) const;
-  // Waits for what is enqueued on the stream.
-  absl::Status AwaitStream(CUstream_st* stream) ABSL_LOCKS_EXCLUDED(events_mutex_);
   absl::StatusOr<CUevent_st*> TakeEvent() ABSL_LOCKS_EXCLUDED(events_mutex_);
   void GiveEvent(CUevent_st* event) ABSL_LOCKS_EXCLUDED(events_mutex_);
   // `error` with the device's name.
@@ -117,6 +121,8 @@ class CudaDevice final : public Accelerator, public MemorySource {
 
   absl::Mutex events_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
   std::vector<CUevent_st*> free_events_ ABSL_GUARDED_BY(events_mutex_);
+
+  std::unique_ptr<CudaStreams> streams_;
 };
 
 }  // namespace sherd

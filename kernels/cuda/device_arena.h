@@ -29,6 +29,8 @@ class DeviceArena {
   // Room for `bytes` in one slab, where the driver has that much; slabs that nobody uses go back to
   // it first. Errors of the driver and of `quiet`.
   absl::Status Reserve(int64_t bytes);
+  // Slabs that nobody uses go back to the driver. Errors as Reserve.
+  absl::Status DropEmptySlabs();
   // kResourceExhausted names the pool, the request, and what holds most; else errors as Reserve.
   // `bytes` >= 1.
   absl::StatusOr<std::byte*> Take(Pool pool, int64_t bytes);
@@ -58,7 +60,6 @@ class DeviceArena {
   // Null when no slab has so much in one range.
   std::byte* TakeFromSlabs(Pool pool, int64_t bytes);
   CudaDriver::Error AddSlab(int64_t bytes);
-  absl::Status DropEmptySlabs();
   absl::Status Exhausted(Pool pool, int64_t bytes);
 
   CudaDriver& driver_;

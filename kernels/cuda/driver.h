@@ -35,6 +35,8 @@ class CudaDriver {
   virtual Error HostRegister(void* memory, size_t bytes) = 0;
   virtual Error HostUnregister(void* memory) = 0;
   virtual Error MemGetInfo(size_t* free, size_t* total) = 0;
+  // Makes the device that of the calling thread, for libraries that ask which it is.
+  virtual Error SetDevice() = 0;
 
   // High priority: kernels of it go first where both could run.
   virtual Error StreamCreate(CUstream_st** stream, bool high_priority) = 0;
@@ -43,6 +45,9 @@ class CudaDriver {
   virtual Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) = 0;
 
   virtual Error EventCreate(CUevent_st** event) = 0;
+  // An event that knows its time, and the time from one such to another, which both have passed.
+  virtual Error TimedEventCreate(CUevent_st** event) = 0;
+  virtual Error EventElapsedTime(float* milliseconds, CUevent_st* begin, CUevent_st* end) = 0;
   virtual Error EventDestroy(CUevent_st* event) = 0;
   virtual Error EventRecord(CUevent_st* event, CUstream_st* stream) = 0;
   // kNotReady: what was enqueued before it is under way. That is how the host waits (wait.h): no
@@ -62,6 +67,8 @@ class CudaDriver {
 
   // "NVIDIA H200".
   virtual std::string model() const = 0;
+  // "GPU-8a5e…", as nvidia-smi tells it; "": there is none.
+  virtual std::string uuid() const = 0;
   // What bits depend on: compute capability, versions of the runtime and of cuBLASLt.
   virtual std::string numerics_fingerprint() const = 0;
 };

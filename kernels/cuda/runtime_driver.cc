@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -70,6 +71,7 @@ class RuntimeDriver final : public CudaDriver {
   Error MemGetInfo(size_t* free, size_t* total) override {
     return Call([&] { return cudaMemGetInfo(free, total); });
   }
+  Error SetDevice() override { return cudaSetDevice(index_); }
 
   Error StreamCreate(CUstream_st** stream, bool high_priority) override {
     return Call([&] {
@@ -88,6 +90,12 @@ class RuntimeDriver final : public CudaDriver {
   }
   Error EventCreate(CUevent_st** event) override {
     return Call([&] { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); });
+  }
+  Error TimedEventCreate(CUevent_st** event) override {
+    return Call([&] { return cudaEventCreate(event); });
+  }
+  Error EventElapsedTime(float* milliseconds, CUevent_st* begin, CUevent_st* end) override {
+    return Call([&] { return cudaEventElapsedTime(milliseconds, begin, end); });
   }
   Error EventDestroy(CUevent_st* event) override {
     return Call([&] { return cudaEventDestroy(event); });
@@ -113,6 +121,11 @@ class RuntimeDriver final : public CudaDriver {
   int64_t workspace_bytes() const override { return Matmul::kWorkspaceBytes; }
 
   std::string model() const override { return properties_.name; }
+  std::string uuid() const override {
+    const std::string hex = absl::BytesToHexString(absl::string_view(properties_.uuid.bytes, 16));
+    return absl::StrCat("GPU-", hex.substr(0, 8), "-", hex.substr(8, 4), "-", hex.substr(12, 4),
+                        "-", hex.substr(16, 4), "-", hex.substr(20));
+  }
   std::string numerics_fingerprint() const override {
     return absl::StrCat(properties_.name, "; compute capability ", properties_.major, ".",
                         properties_.minor, "; cuda ", VersionText(runtime_), "; cublaslt ",

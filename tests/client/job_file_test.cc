@@ -73,6 +73,13 @@ TEST(JobFile, ReadsEveryFieldOfThePublishedExample) {
   EXPECT_EQ(spec.checkpoint().resume(), "latest");
 }
 
+TEST(JobFile, TakesAJobThatIsNotReproducible) {
+  EXPECT_FALSE(IsReproducible(SpecOf("precision: {reproducible: false}").precision()));
+  EXPECT_FALSE(IsReproducible(SpecOf(kPublished, {"precision.reproducible=false"}).precision()));
+  EXPECT_TRUE(IsReproducible(SpecOf(kPublished).precision()));
+  EXPECT_TRUE(IsReproducible(SpecOf("precision: {compute: fp32}").precision()));
+}
+
 struct Refusal {
   const char* name;
   const char* text;
@@ -179,9 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownFormat", "data: {format: llm.c}",
                 "job.yaml:1: data.format: 'llm.c' is not one of text, jsonl, tokens_u16, llmc, "
                 "megatron, prompt_completion; did you mean 'llmc'?"},
-        Refusal{"LaterKey", "precision: {reproducible: false}",
-                "job.yaml:1: precision.reproducible: not supported by this version; leave it out "
-                "or write true"},
+        Refusal{"WordForReproducible", "precision: {reproducible: exactly}",
+                "job.yaml:1: precision.reproducible: 'exactly' must be true or false"},
         Refusal{"UnknownOnNan", "elastic: {on_nan: rolback}",
                 "job.yaml:1: elastic.on_nan: 'rolback' is not one of stop, rollback; did you mean "
                 "'rollback'?"},

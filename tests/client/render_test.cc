@@ -120,7 +120,7 @@ TEST(RenderJson, ASpecificationReadsBackAsItself) {
         "train: {steps: 9, seed: 77, optimizer: {lr: 1e-3, betas: [0, 0.5], "
         "weight_decay: 0}, schedule: {kind: constant, warmup: 2, min_lr: 1e-9}, "
         "grad_clip: 0, eval_every: 2}\nparallel: {strategy: ddp, prefetch: 0, "
-        "reshard_after_forward: false}\nprecision: {compute: fp32}\nelastic: "
+        "reshard_after_forward: false}\nprecision: {compute: fp32, reproducible: false}\nelastic: "
         "{max_workers: 3, replicas: 0, failure_detection: 1s, on_nan: rollback, max_rollbacks: 0}\n"
         "checkpoint: {dir: w, every: 7, keep: 0, resume: out/w/step-00000007-epoch-1}\n",
         "name: e\nmodel: {preset: gpt2-bytes}\ndata: {train: [x]}\n"

@@ -143,6 +143,50 @@ TEST(Assignment, AGroupInOneSharedMemoryDomainUsesItAndAnyOtherTcp) {
   EXPECT_THAT(RanksOf(ReadPeers(AssignOverHosts(0, 2).peers())), ElementsAre(0, 1, 2));
 }
 
+// Rank 0's assignment of a job on two workers of one host, which is on no network.
+v1::Assignment AssignGpus(const std::string& first, const std::string& second,
+                          bool save_and_stop = false) {
+  Scenario scenario;
+  for (const std::string& gpu : {first, second}) {
+    v1::DurableEvent joined = Joined(gpu == first ? "w0" : "w1", 1, "a");
+    v1::WorkerJoined& worker = *joined.mutable_worker_joined();
+    worker.clear_network_address();
+    worker.mutable_gpu()->set_id(gpu.substr(0, gpu.find('/')));
+    worker.mutable_gpu()->set_nccl_version(22809);
+    worker.mutable_gpu()->set_address(absl::StrCat("tcp:127.0.0.1:", worker.worker_id()));
+    scenario.Do(joined);
+  }
+  const JobId id("tiny-1");
+  v1::DurableEvent submitted = Submitted(id, {.min_workers = 2});
+  v1::JobSpec& spec = *submitted.mutable_job_submitted()->mutable_spec();
+  SetModel(*spec.mutable_model(), 8);
+  spec = NormalizeJobSpec(spec);
+  scenario.Do(submitted);
+  JobRecord job = scenario.job(id);
+  job.save_and_stop = save_and_stop;
+  return AssignmentBuilder().Build(scenario.state(), job, 0, {});
+}
+
+TEST(Assignment, RanksWithGpusOfTheirOwnFormGroupsOverNccl) {
+  const v1::Assignment own = AssignGpus("GPU-a", "GPU-b");
+  ASSERT_GE(own.groups_size(), 2);
+  for (const v1::ProcessGroup& group : own.groups()) {
+    EXPECT_TRUE(group.over_nccl());
+    EXPECT_FALSE(group.shares_memory());
+  }
+  EXPECT_EQ(ReadPeers(own.network_peers())->at(1), "tcp:127.0.0.1:w1");
+  EXPECT_THAT(own.peers(), IsEmpty());
+  // On one GPU; and where a GPU may have failed that saving does not need.
+  for (const v1::Assignment& through_the_host :
+       {AssignGpus("GPU-a/0", "GPU-a/1"), AssignGpus("GPU-a", "GPU-b", /*save_and_stop=*/true)}) {
+    for (const v1::ProcessGroup& group : through_the_host.groups()) {
+      EXPECT_FALSE(group.over_nccl());
+      EXPECT_TRUE(group.shares_memory());
+    }
+    EXPECT_THAT(through_the_host.network_peers(), IsEmpty());
+  }
+}
+
 // A job on `hosts` hosts of eight workers each, in memory domains and at addresses of their own.
 State LargeState(int hosts, int64_t tensor) {
   State state;

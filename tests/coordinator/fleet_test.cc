@@ -280,7 +280,19 @@ TEST_F(FleetTest, AHelloWithUnprintableOrEndlessTextIsRefused) {  // F55
       refused([&](v1::Hello& hello) { hello.set_numerics_fingerprint(std::string(1025, 'x')); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_host("a\xC2\x9B[31m"); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_output_root(std::string(4097, '/')); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.mutable_gpu()->set_id(endless); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.mutable_gpu()->set_address("a\nb"); }));
   EXPECT_FALSE(refused([&](v1::Hello& hello) { hello.set_host("höst"); }));
+}
+
+TEST_F(FleetTest, TheGpuOfAWorkerIsKnown) {
+  v1::Hello hello = HelloOf("x", 1);
+  hello.mutable_gpu()->set_id("GPU-a");
+  hello.mutable_gpu()->set_nccl_version(22809);
+  hello.mutable_gpu()->set_address("tcp:127.0.0.1:1");
+  Connect(hello);
+  EXPECT_EQ(Worker("x").gpu.SerializeAsString(), hello.gpu().SerializeAsString());
+  EXPECT_TRUE(Worker("w1").gpu.id().empty());
 }
 
 TEST_F(FleetTest, AHelloWithoutNameOrIncarnationIsRefused) {  // F55

@@ -56,6 +56,7 @@ class RecordingDriver final : public CudaDriver {
   Error MemGetInfo(size_t* free, size_t* total) override {
     return driver_->MemGetInfo(free, total);
   }
+  Error SetDevice() override { return driver_->SetDevice(); }
   Error StreamCreate(CUstream_st** stream, bool high_priority) override {
     return driver_->StreamCreate(stream, high_priority);
   }
@@ -65,6 +66,10 @@ class RecordingDriver final : public CudaDriver {
     return driver_->StreamWaitEvent(stream, event);
   }
   Error EventCreate(CUevent_st** event) override { return driver_->EventCreate(event); }
+  Error TimedEventCreate(CUevent_st** event) override { return driver_->TimedEventCreate(event); }
+  Error EventElapsedTime(float* milliseconds, CUevent_st* begin, CUevent_st* end) override {
+    return driver_->EventElapsedTime(milliseconds, begin, end);
+  }
   Error EventDestroy(CUevent_st* event) override { return driver_->EventDestroy(event); }
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override {
     recorded_[event] = before_[stream];
@@ -95,6 +100,7 @@ class RecordingDriver final : public CudaDriver {
   }
   int64_t workspace_bytes() const override { return driver_->workspace_bytes(); }
   std::string model() const override { return driver_->model(); }
+  std::string uuid() const override { return driver_->uuid(); }
   std::string numerics_fingerprint() const override { return driver_->numerics_fingerprint(); }
 
  private:

@@ -34,6 +34,10 @@ class Device(EndToEnd):
         wait_for(lambda: process.poll() is not None, "the worker's end")
         self.assertEqual(process.returncode, 2)
         self.assertIn("use auto, cpu:INDEX or cuda:INDEX", self.log_of(process))
+        process = self.worker("--device", "cpu:0", "--nccl", "/nowhere/libnccl.so.2")
+        wait_for(lambda: process.poll() is not None, "the worker's end")
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("--nccl /nowhere/libnccl.so.2: the device is no GPU", self.log_of(process))
 
     def test_auto_without_a_gpu_says_so_and_trains_on_the_processor(self):
         self.start_coordinator()
@@ -146,6 +150,7 @@ class Device(EndToEnd):
                                 capture_output=True, text=True, timeout=400)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("zero3, four ranks on one GPU: 3 steps with the same bits as one rank", result.stdout)
+        self.assertIn("NCCL life cycle: not run: the device is no GPU", result.stdout)
         for row in (r"ops conformance: \d+ tests passed", r"copy within the card: [\d.]+ GB/s",
                     r"attention forward: [\d.]+ TFLOP/s, \d+% of the product's", r"tiny: [\d,]+ tokens/s"):
             self.assertRegex(result.stdout, row)

@@ -101,6 +101,12 @@ TEST(Groups, MediaAreThoseOfTheGroupsThatTheRankForms) {
   const GroupMedia cut = MediaOf(assignment);
   EXPECT_EQ(cut.sharers, Medium::kSharedMemory);
   EXPECT_EQ(cut.replicas, Medium::kTcp);
+  for (v1::ProcessGroup& group : *assignment.mutable_groups()) {
+    group.set_shares_memory(false);
+    group.set_over_nccl(group.kind() != v1::GROUP_KIND_REPLICA);
+  }
+  EXPECT_EQ(MediaOf(assignment).sharers, Medium::kNccl);
+  EXPECT_EQ(MediaOf(assignment).replicas, Medium::kTcp);
 }
 
 TEST(Groups, EveryRankIsInOneGroupOfEachKind) {

@@ -29,6 +29,7 @@ TEST(NormalizeJobSpec, FillsInThePresetAndTheDefaults) {
   EXPECT_EQ(spec.train().schedule().min_lr(), spec.train().optimizer().lr() / 10);
   EXPECT_EQ(spec.parallel().strategy(), v1::STRATEGY_ZERO3);
   EXPECT_EQ(spec.precision().grad(), v1::DATA_TYPE_BF16);
+  EXPECT_TRUE(spec.precision().reproducible());
   EXPECT_EQ(spec.elastic().failure_detection_ms(), 3000);
   EXPECT_EQ(spec.elastic().replicas(), 1);
   EXPECT_EQ(spec.elastic().on_nan(), v1::ON_NAN_STOP);
@@ -56,7 +57,9 @@ TEST(NormalizeJobSpec, KeepsWhatIsGivenBesideAPreset) {
   spec.mutable_elastic()->set_replicas(0);
   spec.mutable_elastic()->set_max_rollbacks(0);
   spec.mutable_checkpoint()->set_keep(0);
+  spec.mutable_precision()->set_reproducible(false);
   spec = NormalizeJobSpec(spec);
+  EXPECT_FALSE(spec.precision().reproducible());
   EXPECT_EQ(spec.elastic().replicas(), 0);
   EXPECT_EQ(spec.elastic().max_rollbacks(), 0);
   EXPECT_EQ(spec.checkpoint().keep(), 0);

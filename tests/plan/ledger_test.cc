@@ -66,6 +66,7 @@ TEST(Ledger, CountsWhatEachGroupsMediumHolds) {
             kShmControlBytes + 3 * kTcpStagingBytes);
   EXPECT_EQ(comm("hybrid 2", 8, {.sharers = Medium::kTcp, .replicas = Medium::kTcp}),
             (1 + 3) * kTcpStagingBytes);
+  EXPECT_EQ(comm("zero3", 5, {.sharers = Medium::kNccl}), 4 * kNcclStagingBytes);
 }
 
 // F10: exact also where sizes do not divide; padding is a line of its own. Over all ranks, what is

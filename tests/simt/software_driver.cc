@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -25,6 +26,8 @@ constexpr size_t kPage = 4096;
 
 size_t InPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+thread_local SoftwareDriver* current_driver = nullptr;
+
 }  // namespace
 
 class SoftwareDriver::Stream final : public CUstream_st {
@@ -39,16 +42,23 @@ class SoftwareDriver::Stream final : public CUstream_st {
     return driver_.Enqueue(*this, std::move(launch));
   }
 
+  SoftwareDriver& driver() { return driver_; }
+
   struct Work {
     std::function<bool()> run;  // empty: it waits for another stream
     Stream* awaited = nullptr;
     uint64_t until = 0;
+    bool aside = false;
     bool waits() const { return awaited != nullptr && awaited->done < until; }
   };
   // Guarded by the driver's mutex.
   std::deque<Work> waiting;
   uint64_t enqueued = 0, wanted = 0, done = 0;
   bool high_priority = false;
+  int asides = 0;                       // enqueued and not done
+  std::function<bool()> running_aside;  // what is next on the stream; null: nothing
+  bool busy = false;                    // until that is done
+  std::thread aside_thread;             // from the first on
 
  private:
   SoftwareDriver& driver_;
@@ -58,6 +68,8 @@ struct SoftwareDriver::Event {
   Stream* stream = nullptr;
   uint64_t count = 0;  // what the stream has done by then
   bool asked = false;
+  // Of a timed one: when that was, of the steady clock.
+  std::shared_ptr<std::atomic<int64_t>> nanoseconds = nullptr;
 };
 
 SoftwareDriver::SoftwareDriver(const SoftwareDriverOptions& options)
@@ -80,11 +92,14 @@ SoftwareDriver::~SoftwareDriver() {
     stopping_ = true;
   }
   worker_.join();
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (stream->aside_thread.joinable()) stream->aside_thread.join();
+  }
   munmap(region_, static_cast<size_t>(options_.memory_bytes));
 }
 
 void SoftwareDriver::Guard(bool closed) {
-  if (options_.schedule != Schedule::kGuarded) return;
+  if (options_.schedule != Schedule::kGuarded || (closed && running_aside_ > 0)) return;
   SHERD_CHECK(mprotect(region_, static_cast<size_t>(options_.memory_bytes),
                        closed ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
 }
@@ -198,6 +213,13 @@ CudaDriver::Error SoftwareDriver::MemGetInfo(size_t* free, size_t* total) {
   return kSuccess;
 }
 
+CudaDriver::Error SoftwareDriver::SetDevice() {
+  current_driver = this;
+  return Begin("cudaSetDevice");
+}
+
+SoftwareDriver* SoftwareDriver::Current() { return current_driver; }
+
 CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool high_priority) {
   if (const Error error = Begin("cudaStreamCreate"); error != kSuccess) return error;
   absl::MutexLock lock(&mutex_);
@@ -233,6 +255,23 @@ CudaDriver::Error SoftwareDriver::EventCreate(CUevent_st** event) {
   return kSuccess;
 }
 
+CudaDriver::Error SoftwareDriver::TimedEventCreate(CUevent_st** event) {
+  const Error error = EventCreate(event);
+  if (error != kSuccess) return error;
+  reinterpret_cast<Event*>(*event)->nanoseconds = std::make_shared<std::atomic<int64_t>>(0);
+  return kSuccess;
+}
+
+CudaDriver::Error SoftwareDriver::EventElapsedTime(float* milliseconds, CUevent_st* begin,
+                                                   CUevent_st* end) {
+  if (const Error error = Begin("cudaEventElapsedTime"); error != kSuccess) return error;
+  const auto at = [](CUevent_st* event) {
+    return reinterpret_cast<Event*>(event)->nanoseconds->load();
+  };
+  *milliseconds = static_cast<float>(at(end) - at(begin)) * 1e-6f;
+  return kSuccess;
+}
+
 CudaDriver::Error SoftwareDriver::EventDestroy(CUevent_st* event) {
   delete reinterpret_cast<Event*>(event);
   --holdings_->events;
@@ -241,9 +280,18 @@ CudaDriver::Error SoftwareDriver::EventDestroy(CUevent_st* event) {
 
 CudaDriver::Error SoftwareDriver::EventRecord(CUevent_st* event, CUstream_st* stream) {
   if (const Error error = Begin("cudaEventRecord"); error != kSuccess) return error;
-  absl::MutexLock lock(&mutex_);
   auto& known = *static_cast<Stream*>(stream);
-  *reinterpret_cast<Event*>(event) = {&known, known.enqueued};
+  auto& recorded = *reinterpret_cast<Event*>(event);
+  if (const auto time = recorded.nanoseconds; time != nullptr) {
+    Enqueue(known, [time] {
+      time->store(std::chrono::steady_clock::now().time_since_epoch().count());
+      return true;
+    });
+  }
+  absl::MutexLock lock(&mutex_);
+  recorded.stream = &known;
+  recorded.count = known.enqueued;
+  recorded.asked = false;
   return kSuccess;
 }
 
@@ -258,7 +306,17 @@ CudaDriver::Error SoftwareDriver::EventQuery(CUevent_st* event) {
     recorded.asked = true;
   }
   if (known.stream == nullptr) return kSuccess;
-  return known.asked ? RunUntil(*known.stream, known.count) : kNotReady;
+  if (!known.asked) return kNotReady;
+  {
+    // Nobody waits here for other devices.
+    absl::MutexLock lock(&mutex_);
+    Stream& stream = *known.stream;
+    if (stream.asides > 0 && stream.done < known.count) {
+      stream.wanted = std::max(stream.wanted, known.count);
+      return failure_ == kSuccess ? kNotReady : failure_;
+    }
+  }
+  return RunUntil(*known.stream, known.count);
 }
 
 bool SoftwareDriver::Reaches(const void* begin, size_t bytes) {
@@ -341,6 +399,8 @@ CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> 
     if (failure_ != kSuccess) return failure_;
     stream.waiting.push_back({std::move(work), awaited, until});
     count = ++stream.enqueued;
+    // It comes behind what may wait for other devices.
+    if (stream.asides > 0) return kSuccess;
   }
   if (holdings_->hangs) return kSuccess;
   // As on a device, what comes of it is told by a later call.
@@ -354,6 +414,65 @@ CudaDriver::Error SoftwareDriver::Enqueue(Stream& stream, std::function<bool()> 
     mutex_.Await(absl::Condition(&idle));
   }
   return kSuccess;
+}
+
+void SoftwareDriver::EnqueueAside(CUstream_st* stream, std::function<void()> work) {
+  auto& known = *static_cast<Stream*>(stream);
+  SoftwareDriver& driver = known.driver();
+  absl::MutexLock lock(&driver.mutex_);
+  if (!known.aside_thread.joinable()) {
+    known.aside_thread = std::thread([&driver, &known] { driver.WorkAside(known); });
+  }
+  ++known.asides;
+  known.wanted = ++known.enqueued;
+  Stream::Work aside;
+  aside.run = [work = std::move(work)] {
+    work();
+    return true;
+  };
+  aside.aside = true;
+  known.waiting.push_back(std::move(aside));
+}
+
+void SoftwareDriver::WorkAside(Stream& stream) {
+  // What a device that has failed does not come to is over for those who wait for it.
+  const auto left_over = [&] {
+    mutex_.AssertHeld();
+    return failure_ != kSuccess && !stream.busy && stream.asides > 0;
+  };
+  const auto called = [&] {
+    mutex_.AssertHeld();
+    return stopping_ || stream.running_aside != nullptr || left_over();
+  };
+  while (true) {
+    std::function<bool()> work;
+    {
+      absl::MutexLock lock(&mutex_, absl::Condition(&called));
+      if (stream.running_aside != nullptr) {
+        work = std::exchange(stream.running_aside, nullptr);
+      } else if (left_over()) {
+        while (!stream.waiting.front().aside) stream.waiting.pop_front();
+        work = std::move(stream.waiting.front().run);
+        stream.waiting.pop_front();
+        stream.busy = true;
+      } else {
+        return;
+      }
+    }
+    {
+      absl::MutexLock running(&memory_mutex_);
+      Guard(/*closed=*/false);
+      ++running_aside_;
+    }
+    work();
+    absl::MutexLock running(&memory_mutex_);
+    --running_aside_;
+    Guard(/*closed=*/true);
+    absl::MutexLock lock(&mutex_);
+    ++stream.done;
+    --stream.asides;
+    stream.busy = false;
+  }
 }
 
 CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
@@ -370,16 +489,18 @@ CudaDriver::Error SoftwareDriver::RunUntil(Stream& stream, uint64_t count) {
 SoftwareDriver::Stream* SoftwareDriver::NextWanted() {
   if (options_.schedule == Schedule::kPriority) {
     for (const std::unique_ptr<Stream>& each : streams_) {
-      const bool early = each->high_priority && !each->waiting.empty();
+      const bool early = each->high_priority && !each->busy && !each->waiting.empty();
       if (early && !each->waiting.front().waits()) return each.get();
     }
   }
   for (const std::unique_ptr<Stream>& each : streams_) {
-    if (each->wanted <= each->done) continue;
+    if (each->wanted <= each->done || each->busy) continue;
     Stream* stream = each.get();
     // What is waited for was enqueued before.
-    while (stream->waiting.front().waits()) stream = stream->waiting.front().awaited;
-    return stream;
+    while (!stream->busy && stream->waiting.front().waits()) {
+      stream = stream->waiting.front().awaited;
+    }
+    if (!stream->busy) return stream;
   }
   return nullptr;
 }
@@ -405,7 +526,13 @@ void SoftwareDriver::Work() {
       stream = failure_ == kSuccess ? NextWanted() : nullptr;
       if (stream == nullptr) continue;
       work = std::move(stream->waiting.front().run);
+      const bool aside = stream->waiting.front().aside;
       stream->waiting.pop_front();
+      if (aside) {
+        stream->busy = true;
+        stream->running_aside = std::move(work);
+        continue;
+      }
       running_ = true;
     }
     Guard(/*closed=*/false);

@@ -66,16 +66,24 @@ struct SoftwareDriverOptions {
   int forgotten_wait = 0;
   // Products with so many rows are not supported, and nothing else is wrong.
   int64_t refused_rows = 0;
+  std::string uuid = {};
 };
 
 // CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
 // full of ones at first; kernels run on the executor, products of matrices by the processor's
-// library. All work runs on one thread of the driver's own, in each stream's order. Copies, kernels
-// and products are refused unless what their pointers name is the device's or page-locked.
+// library. All work runs on one thread of the driver's own, in each stream's order, but for what is
+// enqueued aside. Copies, kernels and products are refused unless what their pointers name is the
+// device's or page-locked.
 class SoftwareDriver final : public CudaDriver {
  public:
   explicit SoftwareDriver(const SoftwareDriverOptions& options = {});
   ~SoftwareDriver() override;
+
+  // That of SetDevice on the calling thread; null: none.
+  static SoftwareDriver* Current();
+  // Enqueues what may wait for other devices: it runs on a thread of the stream's as soon as what
+  // is before it is done, whatever the schedule, and other streams go on meanwhile.
+  static void EnqueueAside(CUstream_st* stream, std::function<void()> work);
 
   std::string Text(Error error) override;
   Error Malloc(void** memory, size_t bytes) override;
@@ -85,10 +93,13 @@ class SoftwareDriver final : public CudaDriver {
   Error HostRegister(void* memory, size_t bytes) override;
   Error HostUnregister(void* memory) override;
   Error MemGetInfo(size_t* free, size_t* total) override;
+  Error SetDevice() override;
   Error StreamCreate(CUstream_st** stream, bool high_priority) override;
   Error StreamDestroy(CUstream_st* stream) override;
   Error StreamWaitEvent(CUstream_st* stream, CUevent_st* event) override;
   Error EventCreate(CUevent_st** event) override;
+  Error TimedEventCreate(CUevent_st** event) override;
+  Error EventElapsedTime(float* milliseconds, CUevent_st* begin, CUevent_st* end) override;
   Error EventDestroy(CUevent_st* event) override;
   Error EventRecord(CUevent_st* event, CUstream_st* stream) override;
   // Not ready when it is asked first after a record, whatever has run.
@@ -98,6 +109,7 @@ class SoftwareDriver final : public CudaDriver {
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override;
   int64_t workspace_bytes() const override { return 4096; }
   std::string model() const override { return "software device"; }
+  std::string uuid() const override { return options_.uuid; }
   std::string numerics_fingerprint() const override { return "software device"; }
 
  private:
@@ -115,7 +127,9 @@ class SoftwareDriver final : public CudaDriver {
   // A stream whose next work is to be done and waits for nothing; null: none.
   Stream* NextWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work() ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
-  // Lets the device's memory be touched, or not.
+  // On the stream's own thread.
+  void WorkAside(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
+  // Lets the device's memory be touched, or not while nothing runs aside.
   void Guard(bool closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mutex_);
   // Whether it is the device's, or page-locked.
   bool Reaches(const void* begin, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -125,6 +139,7 @@ class SoftwareDriver final : public CudaDriver {
   std::byte* region_ = nullptr;
   // Of those who touch the device's memory.
   absl::Mutex memory_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+  int running_aside_ ABSL_GUARDED_BY(memory_mutex_) = 0;
 
   absl::Mutex mutex_;
   Error failure_ ABSL_GUARDED_BY(mutex_) = kSuccess;

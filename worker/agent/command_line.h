@@ -26,6 +26,7 @@ struct WorkerFlags {
   SecurityOptions security;
   std::string device = "cpu:0";
   std::string device_library;
+  std::string nccl = "auto";
   std::string devices;
   std::string name;
   std::string data_root;

@@ -43,25 +43,29 @@ TreeAccumulator::TreeAccumulator(int64_t elements, DType dtype, int64_t max_leav
 }
 
 TreeAccumulator::TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype,
-                                 int64_t max_leaves, int64_t leaves_per_fold)
+                                 int64_t max_leaves, int64_t leaves_per_fold, Side side)
     : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
-  owned_.push_back(Buffer::OnHost(meter, pool, elements * SizeOf(dtype)));
-  buffers_.push_back(owned_.back().data());
-  AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
+  AddBuffer(meter, pool, side);
+  for (int more = BufferCount(max_leaves, leaves_per_fold) - 1; more > 0; --more) {
+    AddBuffer(meter, Pool::kAccumulators, side);
+  }
 }
 
 TreeAccumulator::TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t elements,
-                                 DType dtype, int64_t max_leaves, int64_t leaves_per_fold)
+                                 DType dtype, int64_t max_leaves, int64_t leaves_per_fold,
+                                 Side side)
     : TreeAccumulator(elements, dtype, max_leaves, leaves_per_fold) {
   buffers_.push_back(first);
-  AddBuffers(meter, BufferCount(max_leaves, leaves_per_fold) - 1);
+  for (int more = BufferCount(max_leaves, leaves_per_fold) - 1; more > 0; --more) {
+    AddBuffer(meter, Pool::kAccumulators, side);
+  }
 }
 
-void TreeAccumulator::AddBuffers(MemoryMeter& meter, int count) {
-  for (int i = 0; i < count; ++i) {
-    owned_.push_back(Buffer::OnHost(meter, Pool::kAccumulators, elements_ * SizeOf(dtype_)));
-    buffers_.push_back(owned_.back().data());
-  }
+void TreeAccumulator::AddBuffer(MemoryMeter& meter, Pool pool, Side side) {
+  const int64_t bytes = elements_ * SizeOf(dtype_);
+  owned_.push_back(side == Side::kHost ? Buffer::OnHost(meter, pool, bytes)
+                                       : Buffer(meter, pool, bytes));
+  buffers_.push_back(owned_.back().data());
 }
 
 void TreeAccumulator::Reset() {
@@ -181,14 +185,34 @@ void TreeAccumulator::EndFold() {
   leaves_ = carry_.after;
 }
 
-void* TreeAccumulator::Finish() {
-  if (finished_) return sum_;
-  finished_ = true;
-  int oldest = 0;  // where the sum comes about
+std::byte* TreeAccumulator::PlaceOfSum() const {
+  int oldest = 0;
   for (const int buffer : digits_) {
     if (buffer != kNoBuffer) oldest = buffer;
   }
-  sum_ = Values(oldest, 0);
+  return Values(oldest, 0);
+}
+
+void* TreeAccumulator::Finish(DeviceStream& stream) {
+  if (finished_) return sum_;
+  finished_ = true;
+  sum_ = PlaceOfSum();
+  if (elements_ == 0) return sum_;
+  StreamTree tree(stream, dtype_);
+  tree.Begin(elements_);
+  for (int level = 0; level < TileTree::kLevels; ++level) {
+    const int buffer = digits_[static_cast<size_t>(level)];
+    if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, 0));
+  }
+  tree.SumInto(sum_);
+  return sum_;
+}
+
+void* TreeAccumulator::Finish() {
+  if (finished_) return sum_;
+  finished_ = true;
+  std::byte* const sum = PlaceOfSum();
+  sum_ = sum;
   if (leaves_ == 0) {
     if (elements_ > 0)
       std::memset(Values(0, 0), 0, static_cast<size_t>(elements_ * SizeOf(dtype_)));
@@ -201,7 +225,7 @@ void* TreeAccumulator::Finish() {
       const int buffer = digits_[static_cast<size_t>(level)];
       if (buffer != kNoBuffer) tree.SetDigit(level, Values(buffer, first));
     }
-    SHERD_CHECK(tree.Sum() == Values(oldest, first));
+    SHERD_CHECK(tree.Sum() == sum + first * SizeOf(dtype_));
   });
   return sum_;
 }

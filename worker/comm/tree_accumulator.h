@@ -16,16 +16,20 @@ namespace sherd {
 // 0…n−1 has the same bits however the leaves are spread over calls. Not thread-safe.
 class TreeAccumulator {
  public:
+  // Whose memory the buffers are: the host's, or that of the meter's device, on whose streams
+  // leaves are folded and sums finished then.
+  enum class Side : uint8_t { kHost, kDevice };
+
   // Counts its first buffer in `meter` under `pool`, for it is where the sum ends up, and further
   // buffers under Pool::kAccumulators. There are BufferCount(max_leaves, leaves_per_fold) of
   // `elements` values each, allocated here and kept until destruction. At most `max_leaves` leaves
   // between two Resets; every Fold but the last before a Reset brings a multiple of
   // `leaves_per_fold`.
   TreeAccumulator(MemoryMeter& meter, Pool pool, int64_t elements, DType dtype, int64_t max_leaves,
-                  int64_t leaves_per_fold = 1);
+                  int64_t leaves_per_fold = 1, Side side = Side::kHost);
   // As above, but its first buffer is `first` (elements), which outlives it and counts elsewhere.
   TreeAccumulator(MemoryMeter& meter, std::byte* first, int64_t elements, DType dtype,
-                  int64_t max_leaves, int64_t leaves_per_fold);
+                  int64_t max_leaves, int64_t leaves_per_fold, Side side = Side::kHost);
 
   // Only digits that outlive a call have memory of their own: after n leaves these are the ones in
   // the binary form of n. So: the most ones in the binary form of max_leaves and of any multiple of
@@ -56,12 +60,16 @@ class TreeAccumulator {
   // the least significant digit up. Valid, and the caller's to change, until the next Reset; no
   // Fold may follow.
   void* Finish();
+  // The same of a device's, enqueued on the stream.
+  void* Finish(DeviceStream& stream);
 
  private:
   static constexpr int kNoBuffer = -1;
 
   TreeAccumulator(int64_t elements, DType dtype, int64_t max_leaves, int64_t leaves_per_fold);
-  void AddBuffers(MemoryMeter& meter, int count);
+  void AddBuffer(MemoryMeter& meter, Pool pool, Side side);
+  // Where the sum comes about: in the oldest leaves' digit.
+  std::byte* PlaceOfSum() const;
 
   // Carries a range whose first element is `first`: `add(i)` adds leaf i to the tree.
   template <typename Tree, typename AddLeaf>

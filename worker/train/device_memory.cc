@@ -17,7 +17,8 @@ std::string MiB(int64_t bytes) {
 
 }  // namespace
 
-absl::Status PlanDeviceMemory(const v1::RankLedger& predicted, Accelerator& device) {
+absl::Status PlanDeviceMemory(const v1::RankLedger& predicted, Accelerator& device,
+                              int64_t of_nccl) {
   std::vector<std::pair<int64_t, std::string>> pools;
   int64_t needed = 0;
   for (const auto& [pool, line] : predicted.memory()) {
@@ -27,7 +28,9 @@ absl::Status PlanDeviceMemory(const v1::RankLedger& predicted, Accelerator& devi
   }
   const int64_t available = device.free_bytes();
   if (needed <= available) {
-    device.Reserve(needed);
+    // What an earlier job has left must not be in its way.
+    if (of_nccl > 0) device.GiveBack();
+    device.Reserve(needed - of_nccl);
     return absl::OkStatus();
   }
   std::sort(pools.rbegin(), pools.rend());

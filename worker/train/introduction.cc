@@ -1,10 +1,26 @@
 #include "worker/train/introduction.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/counted.h"
 #include "plan/job_spec.h"
 
 namespace sherd {
+namespace {
+
+absl::string_view MediumText(Medium medium) {
+  switch (medium) {
+    case Medium::kTcp:
+      return " in arenas, shards over TCP";
+    case Medium::kNccl:
+      return " in arenas, shards over NCCL";
+    case Medium::kSharedMemory:
+      break;
+  }
+  return " of shared memory";
+}
+
+}  // namespace
 
 std::string Introduction(const v1::Assignment& assignment, const RankPlan& plan,
                          const RankMesh& mesh, int threads) {
@@ -18,13 +34,14 @@ std::string Introduction(const v1::Assignment& assignment, const RankPlan& plan,
       std::string(NameOf(spec.precision().compute())), "; ",
       Counted(plan.micro_batches.count, "micro-batch", "micro-batches"), " a step in ",
       Counted(plan.micro_batches.rounds, "round"), "; ", Counted(mesh.arena_bytes(), "byte"),
-      MediaOf(assignment).sharers == Medium::kTcp ? " in arenas, shards over TCP, "
-                                                  : " of shared memory, ",
-      Counted(threads, "thread"),
+      MediumText(MediaOf(assignment).sharers), ", ", Counted(threads, "thread"),
       plan.micro_batches.SumsInTreeOrder()
           ? ""
           : "; gradients are summed in another order than on one worker, so "
-            "figures differ from its by rounding (zero2 and zero3 never do)");
+            "figures differ from its by rounding (zero2 and zero3 never do)",
+      IsReproducible(spec.precision()) || MediaOf(assignment).sharers != Medium::kNccl
+          ? ""
+          : "; NCCL sums in an order of its own, so figures may differ by rounding between runs");
 }
 
 }  // namespace sherd

@@ -10,7 +10,9 @@
 #include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "plan/host_staging.h"
+#include "plan/job_spec.h"
 #include "worker/comm/formation.h"
+#include "worker/comm/nccl/nccl_communicator.h"
 #include "worker/comm/staged_communicator.h"
 
 namespace sherd {
@@ -31,13 +33,16 @@ absl::Duration OperationTimeout(const RankPlan& plan, const v1::JobSpec& spec) {
 
 class AxisFormation {
  public:
+  // `nccl` is null where no group is over NCCL.
   AxisFormation(const v1::Assignment& assignment, absl::Duration operation_timeout,
-                DataListener& listener, FormationAbort& abort, Device* device)
+                DataListener& listener, FormationAbort& abort, Accelerator* accelerator,
+                NcclEpoch* nccl)
       : assignment_(assignment),
         operation_timeout_(operation_timeout),
         listener_(listener),
         abort_(abort),
-        device_(device) {}
+        accelerator_(accelerator),
+        nccl_(nccl) {}
 
   // Without a communicator for an empty group. `gathered_bytes`: StagedCommunicator::Options.
   absl::StatusOr<RankMesh::Axis> Form(const RankGroup& group, int64_t arena_bytes,
@@ -46,9 +51,10 @@ class AxisFormation {
     if (group.ranks.empty()) return axis;
     absl::StatusOr<std::unique_ptr<Communicator>> formed = FormGroup(group, arena_bytes);
     if (!formed.ok()) return WithRanks(formed.status(), group.ranks);
-    if (device_ != nullptr) {
+    axis.on_device = group.over_nccl;
+    if (accelerator_ != nullptr && !axis.on_device) {
       formed = StagedCommunicator::Make(
-          *std::move(formed), *device_,
+          *std::move(formed), *accelerator_,
           {.operation_timeout = operation_timeout_, .gathered_bytes = gathered_bytes});
       SHERD_RETURN_IF_ERROR(formed.status());
     }
@@ -71,24 +77,45 @@ class AxisFormation {
     options.transport = group.transport;
     options.arena_bytes = arena_bytes;
     options.operation_timeout = operation_timeout_;
-    return FormCommunicator(listener_, spec, options, &abort_);
+    if (!group.over_nccl) return FormCommunicator(listener_, spec, options, &abort_);
+    static_assert(NcclOptions().piece_bytes == kNcclStagingBytes);
+    return FormNcclCommunicator(*nccl_, listener_, spec, options,
+                                {.reproducible = IsReproducible(assignment_.spec().precision())},
+                                &abort_);
   }
 
   const v1::Assignment& assignment_;
   const absl::Duration operation_timeout_;
   DataListener& listener_;
   FormationAbort& abort_;
-  Device* const device_;
+  Accelerator* const accelerator_;
+  NcclEpoch* const nccl_;
 };
+
+absl::StatusOr<std::unique_ptr<NcclEpoch>> MakeNcclEpoch(const GroupDevice& device) {
+  StreamDevice* const streams =
+      device.accelerator == nullptr ? nullptr : device.accelerator->streams();
+  if (streams == nullptr || device.nccl == nullptr) {
+    return absl::FailedPreconditionError(
+        "the assignment has a group over NCCL, and this worker has no GPU or no NCCL");
+  }
+  return std::make_unique<NcclEpoch>(*device.nccl, *streams, NcclEpoch::Options());
+}
 
 }  // namespace
 
 absl::StatusOr<RankMesh::Axes> FormAxes(const v1::Assignment& assignment, const RankPlan& plan,
                                         const RankGroups& groups, DataListener& listener,
-                                        FormationAbort& abort, Device* device, int& lost_peer) {
-  AxisFormation formation(assignment, OperationTimeout(plan, assignment.spec()), listener, abort,
-                          device);
+                                        FormationAbort& abort, const GroupDevice& device,
+                                        int& lost_peer) {
   RankMesh::Axes axes;
+  const bool over_nccl = groups.sharers.over_nccl || groups.replicas.over_nccl ||
+                         groups.tensor.over_nccl || groups.kv_copies.over_nccl;
+  if (over_nccl) {
+    SHERD_ASSIGN_OR_RETURN(axes.nccl, MakeNcclEpoch(device));
+  }
+  AxisFormation formation(assignment, OperationTimeout(plan, assignment.spec()), listener, abort,
+                          device.accelerator, axes.nccl.get());
   absl::Status formed;
   const auto form = [&](const RankGroup& group, int64_t arena_bytes, int64_t gathered_bytes,
                         RankMesh::Axis& axis) {

@@ -1,6 +1,7 @@
 #include "worker/train/predicted_ledger.h"
 
 #include "plan/device_ledger.h"
+#include "plan/groups.h"
 
 namespace sherd {
 
@@ -8,7 +9,8 @@ v1::RankLedger PredictLedgerOn(const v1::Assignment& assignment, const RankPlan&
                                const Accelerator* accelerator) {
   v1::RankLedger ledger = PredictLedger(assignment, plan, threads);
   if (accelerator == nullptr) return ledger;
-  return OnDevice(plan, assignment.spec(), ledger, accelerator->workspace_bytes());
+  return OnDevice(plan, assignment.spec(), ledger, accelerator->workspace_bytes(),
+                  MediaOf(assignment));
 }
 
 }  // namespace sherd

@@ -16,7 +16,8 @@ absl::StatusOr<RankGroup> FindGroup(const v1::Assignment& assignment, v1::GroupK
     if (group.kind() != kind) continue;
     RankGroup found;
     found.kind = kind;
-    found.transport = group.shares_memory() ? Transport::kShm : Transport::kTcp;
+    found.over_nccl = group.over_nccl();
+    found.transport = group.shares_memory() && !found.over_nccl ? Transport::kShm : Transport::kTcp;
     for (const int rank : group.ranks()) {
       if (rank == assignment.rank()) found.index = static_cast<int>(found.ranks.size());
       if (rank < 0 || rank >= assignment.world()) {

@@ -15,7 +15,9 @@ namespace sherd {
 // A group that a rank is in, and its own place there.
 struct RankGroup {
   v1::GroupKind kind = v1::GROUP_KIND_UNSPECIFIED;
+  // Over NCCL that of the links.
   Transport transport = Transport::kShm;
+  bool over_nccl = false;
   std::vector<int> ranks;
   int index = -1;
 };

@@ -36,8 +36,9 @@ int64_t JobData::eval_micro_batches() const {
 
 namespace {
 
-RankArenas ArenasOf(const RankPlan& plan, const RankMesh& mesh) {
+RankArenas ArenasOf(const RankPlan& plan, const RankMesh& mesh, Accelerator* accelerator) {
   RankArenas arenas;
+  if (mesh.sums_on_device()) arenas.sums = &accelerator->streams()->compute();
   arenas.sharers = mesh.sharers().arena();
   if (mesh.replicas() != nullptr) arenas.replicas = mesh.replicas()->arena();
   if (mesh.tensor() != nullptr) {
@@ -105,7 +106,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       meter_(device_.memory()),
       idle_anonymous_bytes_(IdleAnonymousBytes()),
       ops_(MakeOps(plan, spec_, threads, meter_, accelerator)),
-      memory_(plan, ArenasOf(plan, mesh), SlotsOf(segment), meter_, accelerator),
+      memory_(plan, ArenasOf(plan, mesh, accelerator), SlotsOf(segment), meter_, accelerator),
       checkpointing_(assignment, plan, output_.files, memory_, meter_, observer),
       // Every rank computes the same.
       commits_(segment,
@@ -134,6 +135,7 @@ RankJob::RankJob(const v1::Assignment& assignment, const RankPlan& plan, int thr
       stragglers_(MicroBatchesOf(plan)),
       loss_(std::numeric_limits<double>::quiet_NaN()) {
   meter_.Allocated(Pool::kComm, mesh_.control_bytes(), MemoryMeter::Side::kHost);
+  meter_.Allocated(Pool::kComm, mesh_.device_control_bytes());
   // Weights from a folder come when it is known that there are no later ones; and none where there
   // was no memory for the state.
   if (spec_.model().from().empty() && device_.status().ok()) {

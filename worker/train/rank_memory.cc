@@ -43,6 +43,7 @@ RankMemory::RankMemory(const RankPlan& plan, const RankArenas& arenas, const Ver
       replicas_{arenas.replicas},
       tensor_{arenas.tensor},
       kv_copies_{arenas.kv_copies},
+      sums_(arenas.sums),
       tensor_degree_(plan.part().place.degree),
       gathered_(plan.layout.units.size(), nullptr) {
   units_.resize(plan.layout.units.size());
@@ -236,14 +237,15 @@ void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
     std::byte* const sum =
         plan.AddsReplicas() ? TakeArena(replicas_, Pool::kGrads, bytes, padding * plan.grad_bytes)
                             : std::exchange(next_sum_, next_sum_ + bytes);
-    if (plan.AddsReplicas() || has_own_memory()) unit.owned_grads = sum;
-    // Of a device, sums come about on the host, and are brought there behind the last backward.
+    // Sums of a device that come about on the host are brought there behind the last backward.
+    const bool brought = has_own_memory() && sums_ == nullptr;
+    if (plan.AddsReplicas() || brought) unit.owned_grads = sum;
     unit.tree =
-        has_own_memory()
+        brought
             ? std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators, layout.shard_elements,
                                                 grad_type_, leaves, split.replica_size())
             : std::make_unique<TreeAccumulator>(meter_, sum, layout.shard_elements, grad_type_,
-                                                leaves, split.replica_size());
+                                                leaves, split.replica_size(), side_of_sums());
     if (index == 0) gradients_ = sum;
     return;
   }
@@ -253,7 +255,8 @@ void RankMemory::PlaceGradients(const RankPlan& plan, int index) {
   unit.owned_grads = unit.grads + unit.owned.begin * plan.grad_bytes;
   if (split.rounds > 1) {
     unit.tree = std::make_unique<TreeAccumulator>(meter_, Pool::kAccumulators,
-                                                  layout.padded_elements, grad_type_, split.rounds);
+                                                  layout.padded_elements, grad_type_, split.rounds,
+                                                  /*leaves_per_fold=*/1, side_of_sums());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/device_stream.h"
 #include "kernels/dtype.h"
 #include "kernels/memory.h"
 #include "kernels/ops.h"
@@ -44,7 +45,7 @@ struct UnitMemory {
   // (padded), where gradients stay whole; nullptr else.
   std::byte* grads = nullptr;
   // Where the summed gradients of (owned) are once all are reduced; nullptr: where `tree` ends.
-  // Where that is on the host and this is not, they have to be brought here.
+  // Where the tree is the host's and this is not, they have to be brought here.
   std::byte* owned_grads = nullptr;
   // Sums the gradients of micro-batches: this rank's shard of all of them where gradients are
   // scattered, or whole ones of its own rounds. nullptr when there is one round of whole gradients.
@@ -67,6 +68,9 @@ struct RankArenas {
   std::byte* replicas = nullptr;
   std::byte* tensor = nullptr;
   std::byte* kv_copies = nullptr;
+  // Where the device's computation is enqueued, if the sharers' communicator sums gradients in
+  // memory of the device; nullptr: trees are the host's.
+  DeviceStream* sums = nullptr;
 };
 
 // Where versions of the rank's shard are kept, VersionBytes(plan) each: the first is updated into
@@ -94,6 +98,8 @@ class RankMemory {
   UnitMemory& unit(int index) { return units_[static_cast<size_t>(index)]; }
   DType param_type() const { return param_type_; }
   DType grad_type() const { return grad_type_; }
+  // As RankArenas': that trees are finished on.
+  DeviceStream* sums() const { return sums_; }
   // What offloaded state passes through on the device; null where state is not offloaded.
   StateRing* ring() const { return ring_.get(); }
 
@@ -119,6 +125,9 @@ class RankMemory {
   std::byte* TakeArena(Arena& arena, Pool pool, int64_t bytes, int64_t padding = 0);
   std::byte* TakeOwn(Pool pool, int64_t bytes, int64_t padding = 0);
   bool has_own_memory() const { return meter_.device() != nullptr; }
+  TreeAccumulator::Side side_of_sums() const {
+    return sums_ == nullptr ? TreeAccumulator::Side::kHost : TreeAccumulator::Side::kDevice;
+  }
   bool offloads(const RankPlan& plan) const { return has_own_memory() && plan.offloads; }
   // Counts memory that is not ours as if it were.
   void Count(Pool pool, int64_t bytes, MemoryMeter::Side side = MemoryMeter::Side::kDevice);
@@ -143,6 +152,7 @@ class RankMemory {
   Arena replicas_;
   Arena tensor_;
   Arena kv_copies_;
+  DeviceStream* const sums_;
   const int tensor_degree_;
   // In arenas, and in slots, by side.
   int64_t foreign_by_pool_[2][kPools] = {};

@@ -176,9 +176,11 @@ std::array<absl::string_view, kWireGroups> RankMesh::transports() const {
   return transports;
 }
 
-int64_t RankMesh::control_bytes() const {
+int64_t RankMesh::ControlBytes(bool on_device) const {
   int64_t bytes = 0;
-  for (const Axis* axis : all()) bytes += axis->comm == nullptr ? 0 : axis->comm->control_bytes();
+  for (const Axis* axis : all()) {
+    if (axis->comm != nullptr && axis->on_device == on_device) bytes += axis->comm->control_bytes();
+  }
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "plan/wire.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/nccl/nccl_epoch.h"
 
 namespace sherd {
 
@@ -29,8 +30,12 @@ class RankMesh {
   struct Axis {
     std::unique_ptr<Communicator> comm;
     std::vector<int> ranks;
+    // What it holds beside its arena, and what it sums into, is memory of the device.
+    bool on_device = false;
   };
   struct Axes {
+    // Of those that are over NCCL, which it outlives; null: none is.
+    std::unique_ptr<NcclEpoch> nccl;
     Axis sharers;
     // Without a communicator where there is nobody else.
     Axis replicas;
@@ -78,10 +83,15 @@ class RankMesh {
   GroupCounts counts_by_group() const;
   // What bytes of a group move by, as Communicator::transport; "" of one that there is not.
   std::array<absl::string_view, kWireGroups> transports() const;
-  int64_t control_bytes() const;
+  // What the communicators hold beside their arenas, of the host and of a device.
+  int64_t control_bytes() const { return ControlBytes(/*on_device=*/false); }
+  int64_t device_control_bytes() const { return ControlBytes(/*on_device=*/true); }
   int64_t arena_bytes() const;
+  // Where the sharers' communicator sums gradients.
+  bool sums_on_device() const { return axes_.sharers.on_device; }
 
  private:
+  int64_t ControlBytes(bool on_device) const;
   // In the order of all().
   std::array<WireGroup, 4> wire_groups() const;
   // In the order of an exchange.

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "plan/device_ledger.h"
+#include "plan/groups.h"
 #include "worker/checkpoint/save.h"
 #include "worker/data/job_tokens.h"
 #include "worker/data/roots.h"
@@ -53,7 +55,10 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
       PredictLedgerOn(assignment_, plan, options_.threads, options_.accelerator);
   SHERD_RETURN_IF_ERROR(CheckHostMemory(accelerated ? predicted.host_memory() : predicted.memory(),
                                         StoredForBytes(assignment_), assignment_.ranks_on_host()));
-  if (accelerated) SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator));
+  if (accelerated) {
+    const int64_t of_nccl = NcclBytes(plan, assignment_.spec(), MediaOf(assignment_));
+    SHERD_RETURN_IF_ERROR(PlanDeviceMemory(predicted, *options_.accelerator, of_nccl));
+  }
   SHERD_ASSIGN_OR_RETURN(JobDataset dataset, OpenData());
   JobData data(std::move(dataset));
   if (assignment_.rank() == 0) {
@@ -64,7 +69,7 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   own_doing_ = false;
   SHERD_ASSIGN_OR_RETURN(RankMesh::Axes axes,
                          FormAxes(assignment_, plan, groups, listener_, formation_abort_,
-                                  options_.accelerator, result.lost_peer));
+                                  {options_.accelerator, options_.nccl}, result.lost_peer));
   const absl::Duration forming = timer_.elapsed();
   RankMesh mesh(std::move(axes));
   absl::Status status = RunFormed(plan, mesh, std::move(data), forming, observer, result);

@@ -49,7 +49,9 @@ StepExecutor::StepExecutor(const RankPlan& plan, const v1::JobSpec& spec, Ops& o
   batch_.inputs = inputs_.as<int32_t>();
   batch_.targets = targets_.as<int32_t>();
   if (device.has_own_memory()) {
-    leaf_ = Buffer::OnHost(meter, Pool::kStaging, LeafBytes(plan));
+    if (memory.sums() == nullptr) {
+      leaf_ = Buffer::OnHost(meter, Pool::kStaging, LeafBytes(plan));
+    }
     device_batch_ = Buffer(meter, Pool::kStaging, 2 * bytes);
     batch_.inputs = device_batch_.as<int32_t>();
     batch_.targets = batch_.inputs + batch_.batch * batch_.tokens;

@@ -165,6 +165,11 @@ class StepExecutor {
   std::byte* Gradients(int unit);
   // What the host reads of a unit's whole gradients.
   const std::byte* GradientsOnHost(int unit);
+  // Adds a unit's whole gradients, as a backward has left them, to its tree.
+  void FoldOwn(int unit);
+  // A tree's sum, where it comes about; and brought to a place of the device.
+  void* SumOf(TreeAccumulator& tree);
+  void BringSum(TreeAccumulator& tree, std::byte* to, int64_t elements);
   ExactSum CountedSquares();
 
   const RankPlan& plan_;

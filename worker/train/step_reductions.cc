@@ -3,8 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "plan/gradient_shares.h"
+#include "worker/comm/stream_tree.h"
 #include "worker/train/phase_timer.h"
 #include "worker/train/step_executor.h"
 
@@ -25,20 +27,47 @@ void StepExecutor::ReduceScatter(const PlannedOp& op, const Walk& walk) {
 absl::Status StepExecutor::ReduceReplicas(const PlannedOp& op, const Walk& walk) {
   SHERD_RETURN_IF_ERROR(WaitFor(unit_reductions_[static_cast<size_t>(op.unit)]));
   UnitMemory& unit = memory_.unit(op.unit);
-  device_.CopyIn(unit.owned_grads, unit.tree->Finish(), unit.owned.size() * plan_.grad_bytes);
+  BringSum(*unit.tree, unit.owned_grads, unit.owned.size());
   replica_reductions_.push_back(
       mesh_.replicas()->AllReduce(unit.owned_grads, unit.owned.size(), memory_.grad_type(),
                                   walk.micro_batches.ContributingReplicas()));
   return absl::OkStatus();
 }
 
+void* StepExecutor::SumOf(TreeAccumulator& tree) {
+  return memory_.sums() == nullptr ? tree.Finish() : tree.Finish(*memory_.sums());
+}
+
+void StepExecutor::BringSum(TreeAccumulator& tree, std::byte* to, int64_t elements) {
+  const int64_t bytes = elements * plan_.grad_bytes;
+  if (memory_.sums() == nullptr) {
+    device_.CopyIn(to, tree.Finish(), bytes);
+  } else {
+    device_.CopyWithin(to, tree.Finish(*memory_.sums()), bytes);
+  }
+}
+
 void StepExecutor::Accumulate(const PlannedOp& op, const Walk& walk) {
   UnitMemory& unit = memory_.unit(op.unit);
   const PhaseTimer timer(phases_.backward);
-  if (has_micro_batch_) unit.tree->Fold({GradientsOnHost(op.unit)});
+  if (has_micro_batch_) FoldOwn(op.unit);
   if (op.round != walk.micro_batches.rounds - 1) return;
   const int64_t padded = plan_.layout.units[static_cast<size_t>(op.unit)].padded_elements;
-  device_.CopyIn(unit.grads, unit.tree->Finish(), padded * plan_.grad_bytes);
+  BringSum(*unit.tree, unit.grads, padded);
+}
+
+void StepExecutor::FoldOwn(int index) {
+  UnitMemory& unit = memory_.unit(index);
+  if (memory_.sums() == nullptr) {
+    unit.tree->Fold({GradientsOnHost(index)});
+    return;
+  }
+  StreamTree tree(*memory_.sums(), memory_.grad_type());
+  void* const leaf = unit.grads;
+  unit.tree->BeginFold(1);
+  // The next backward writes there, behind this.
+  unit.tree->FoldRange(tree, absl::MakeConstSpan(&leaf, 1), /*kept=*/0, 0, unit.tree->elements());
+  unit.tree->EndFold();
 }
 
 const std::byte* StepExecutor::GradientsOnHost(int unit) {
@@ -75,15 +104,15 @@ absl::Status StepExecutor::FinishReductions() {
 
 std::byte* StepExecutor::Gradients(int unit) {
   UnitMemory& memory = memory_.unit(unit);
-  const bool lands = device_.has_own_memory() && plan_.ScattersEachMicroBatch() &&
-                     !plan_.AddsReplicas() && !landed_[static_cast<size_t>(unit)];
+  const bool lands = device_.has_own_memory() && memory_.sums() == nullptr &&
+                     plan_.ScattersEachMicroBatch() && !plan_.AddsReplicas() &&
+                     !landed_[static_cast<size_t>(unit)];
   if (lands) {
     landed_[static_cast<size_t>(unit)] = true;
-    device_.CopyIn(memory.owned_grads, memory.tree->Finish(),
-                   memory.owned.size() * plan_.grad_bytes);
+    BringSum(*memory.tree, memory.owned_grads, memory.owned.size());
   }
   if (memory.owned_grads != nullptr) return memory.owned_grads;
-  return static_cast<std::byte*>(memory.tree->Finish());
+  return static_cast<std::byte*>(SumOf(*memory.tree));
 }
 
 absl::Status StepExecutor::ReduceShares(const PlannedOp& op) {

@@ -19,6 +19,8 @@
 
 namespace sherd {
 
+class NcclApi;
+
 // Hears what a rank does; called on the trainer's thread, never under a lock. Must not block.
 class TrainObserver {
  public:
@@ -72,6 +74,8 @@ struct TrainerOptions {
   int threads = 1;          // compute threads of this rank
   // Computes instead of these; outlives the trainer, and serves one at a time. Null: none.
   Accelerator* accelerator = nullptr;
+  // By which it forms groups with other GPUs; outlives the trainer. Null: none.
+  NcclApi* nccl = nullptr;
   // What outlives the job is written with these, which outlive the trainer; null: with the real
   // ones.
   FileSystem* files = nullptr;

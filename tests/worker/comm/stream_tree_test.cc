@@ -69,7 +69,7 @@ TEST(StreamTree, FoldsWithTheBitsOfTheTreeAndLeavesTheOwnLeafAlone) {
         EXPECT_EQ(staged[index], leaves[static_cast<size_t>(call * per_call) + index]);
       }
     }
-    const auto* const sum = static_cast<const std::byte*>(tree.Finish());
+    const auto* const sum = static_cast<const std::byte*>(tree.Finish(stream));
     EXPECT_EQ(Values(sum, sum + kElements * SizeOf(dtype)),
               ReferenceTree(dtype, kElements).Sum(leaves))
         << "trial " << trial;
@@ -115,7 +115,7 @@ TEST(TreeAccumulator, AddsSumsInPlaceWithoutATree) {
   for (int round = 0; round < 2; ++round) {
     for (const Values& sum : sums) tree.FoldSum(stream, sum.data(), 4);
     EXPECT_EQ(tree.leaves(), 12);
-    const auto* const total = static_cast<const float*>(tree.Finish());
+    const auto* const total = static_cast<const float*>(tree.Finish(stream));
     for (int64_t i = 0; i < 9; ++i) {
       EXPECT_EQ(total[i], ValueAt(sums[0], DType::kF32, i) + ValueAt(sums[1], DType::kF32, i) +
                               ValueAt(sums[2], DType::kF32, i));

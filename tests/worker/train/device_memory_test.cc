@@ -38,6 +38,12 @@ TEST(DeviceMemory, WhatTheDeviceWillHoldIsReservedInOnePiece) {
   EXPECT_EQ(device.reserved_bytes(), 19 * kMiB);
 }
 
+TEST(DeviceMemory, WhatNcclTakesByItselfFitsAndIsNotReserved) {
+  SeparateDevice device(19 * kMiB);
+  EXPECT_TRUE(PlanDeviceMemory(Predicted(), device, /*of_nccl=*/4 * kMiB).ok());
+  EXPECT_EQ(device.reserved_bytes(), 15 * kMiB);
+}
+
 // F20
 TEST(DeviceMemory, WhatCannotFitIsRefusedWithTheLargestPools) {
   SeparateDevice device(19 * kMiB - 1);

@@ -192,13 +192,15 @@ void LocalWorld::Make(const v1::JobSpec& spec, int world, const LocalEpoch& epoc
   options.threads = epoch.threads;
   options.files = epoch.files;
   options.full_disk = epoch.full_disk;
+  options.nccl = epoch.nccl;
   const WorldLayout layout(spec, world);
   for (int rank = 0; rank < world; ++rank) {
     assignment.set_rank(rank);
     assignment.clear_groups();
     for (v1::ProcessGroup& group : layout.GroupsOf(rank)) {
-      group.set_shares_memory(epoch.over_tcp.count(group.kind()) == 0 &&
-                              OnOneHost(group, workers_));
+      const bool over_tcp = epoch.over_tcp.count(group.kind()) > 0;
+      group.set_over_nccl(epoch.nccl != nullptr && !over_tcp);
+      group.set_shares_memory(!group.over_nccl() && !over_tcp && OnOneHost(group, workers_));
       *assignment.add_groups() = std::move(group);
     }
     assignment.clear_shards();

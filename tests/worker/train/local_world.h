@@ -17,6 +17,10 @@
 #include "worker/holdings/holding_store.h"
 #include "worker/train/trainer.h"
 
+namespace sherd {
+class NcclApi;
+}  // namespace sherd
+
 namespace sherd::testing {
 
 // What one rank told during a run.
@@ -81,6 +85,9 @@ struct LocalEpoch {
   std::optional<v1::ParallelSpec> restore_layout = {};
   // By rank: what computes; none: the processor. They outlive the world.
   std::vector<Accelerator*> accelerators = {};
+  // By which groups are formed, but for those of the kinds that share no memory; outlives the
+  // world. Null: none are.
+  NcclApi* nccl = nullptr;
 };
 
 // What an epoch's workers know.

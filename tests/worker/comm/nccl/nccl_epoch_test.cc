@@ -4,19 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "nccl_ranks.h"
+#include "tests/support/process_counts.h"
 
 namespace sherd {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::CountDescriptors;
+using testing::CountThreads;
+using testing::ResidentBytes;
 
 constexpr absl::Duration kEndsWithin = absl::Milliseconds(500);
 Deadline Long() { return Deadline(absl::Seconds(60)); }
@@ -94,7 +94,7 @@ TEST(NcclEpoch, AllCommunicatorsAreAbortedInOneGroup) {
   epoch.Abort(absl::AbortedError("over"));
   epoch.AwaitAborted();
   EXPECT_THAT(ranks.nccl().abort_groups(),
-              testing::ElementsAre(testing::ElementsAre("data", "tensor", "replicas")));
+              ::testing::ElementsAre(::testing::ElementsAre("data", "tensor", "replicas")));
 }
 
 TEST(NcclEpoch, ACommunicatorThatComesAfterTheAbortIsAbortedToo) {
@@ -117,18 +117,6 @@ TEST(NcclEpoch, ACommunicatorThatComesAfterTheAbortIsAbortedToo) {
   EXPECT_EQ(ranks.nccl().live_comms(), 0);
 }
 
-int64_t CountEntries(const char* directory) {
-  return std::distance(std::filesystem::directory_iterator(directory),
-                       std::filesystem::directory_iterator());
-}
-
-int64_t ResidentBytes() {
-  int64_t total = 0;
-  int64_t resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * 4096;
-}
-
 // F36
 TEST(NcclEpoch, TwoHundredInitsAndAbortsLeaveNothingBehind) {
   const auto cycle = [] {
@@ -142,13 +130,13 @@ TEST(NcclEpoch, TwoHundredInitsAndAbortsLeaveNothingBehind) {
     EXPECT_EQ(ranks.exit(0) + ranks.exit(1), "");
   };
   for (int warm_up = 0; warm_up < 10; ++warm_up) cycle();
-  const int64_t threads = CountEntries("/proc/self/task");
-  const int64_t descriptors = CountEntries("/proc/self/fd");
+  const int64_t threads = CountThreads();
+  const int64_t descriptors = CountDescriptors();
   [[maybe_unused]] const int64_t resident = ResidentBytes();
   for (int round = 0; round < 200; ++round) cycle();
   // One that has been joined may still be listed.
-  EXPECT_LE(CountEntries("/proc/self/task"), threads + 3);
-  EXPECT_LE(CountEntries("/proc/self/fd"), descriptors);
+  EXPECT_LE(CountThreads(), threads + 3);
+  EXPECT_LE(CountDescriptors(), descriptors);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Sanitizers keep what was freed.
   EXPECT_LT(ResidentBytes() - resident, 32 << 20);

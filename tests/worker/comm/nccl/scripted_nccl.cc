@@ -22,7 +22,22 @@ thread_local OpenGroup open_group;
 
 }  // namespace
 
-ScriptedNccl::ScriptedNccl() = default;
+void ScriptedDevices::Enqueue(CUstream_st* stream, std::function<void()> kernel) {
+  ThreadStream::Of(stream).Enqueue(std::move(kernel));
+}
+
+void* ScriptedDevices::Allocate(size_t bytes) {
+  constexpr size_t kAlignment = 4096;
+  const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* const memory = std::aligned_alloc(kAlignment, whole);
+  std::memset(memory, 0xa5, whole);
+  return memory;
+}
+
+void ScriptedDevices::Free(void* memory) { std::free(memory); }
+
+ScriptedNccl::ScriptedNccl(std::unique_ptr<ScriptedDevices> devices)
+    : devices_(std::move(devices)) {}
 ScriptedNccl::~ScriptedNccl() = default;
 
 void ScriptedNccl::Inject(const NcclFault& fault) {
@@ -262,11 +277,9 @@ NcclResult ScriptedNccl::MemAlloc(void** memory, size_t bytes) {
   absl::MutexLock lock(&mutex_);
   Called(NcclCall::kMemAlloc, nullptr);
   if (const auto failed = Undergo(NcclCall::kMemAlloc, -1, nullptr)) return *failed;
-  constexpr size_t kAlignment = 4096;
-  const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  *memory = std::aligned_alloc(kAlignment, whole);
-  std::memset(*memory, 0xa5, whole);
-  allocations_.emplace(static_cast<std::byte*>(*memory), whole);
+  *memory = devices_->Allocate(bytes);
+  if (*memory == nullptr) return NcclResult::kUnhandledCudaError;
+  allocations_.emplace(static_cast<std::byte*>(*memory), bytes);
   return NcclResult::kSuccess;
 }
 
@@ -282,7 +295,7 @@ NcclResult ScriptedNccl::MemFree(void* memory) {
     violations_.push_back("freed what is not allocated");
     return NcclResult::kInvalidArgument;
   }
-  std::free(memory);
+  devices_->Free(memory);
   return NcclResult::kSuccess;
 }
 
@@ -340,9 +353,7 @@ NcclResult ScriptedNccl::StartKernels(NcclComm comm, std::vector<Kernel> kernels
 
 void ScriptedNccl::Enqueue(NcclComm comm, const Kernel& kernel) {
   ++comm->kernels;
-  ThreadStream::Of(kernel.stream).Enqueue([this, comm, items = kernel.items] {
-    RunKernel(comm, items);
-  });
+  devices_->Enqueue(kernel.stream, [this, comm, items = kernel.items] { RunKernel(comm, items); });
 }
 
 NcclResult ScriptedNccl::Add(const Item& item, NcclComm comm, CUstream_st* stream) {

@@ -49,13 +49,27 @@ struct NcclFault {
   int times = 1;
 };
 
+// What ScriptedNccl asks of the devices that its callers use: ThreadDevices, unless others are
+// given. Thread-safe.
+class ScriptedDevices {
+ public:
+  virtual ~ScriptedDevices() = default;
+  // In the stream's order; `kernel` waits for those of other devices.
+  virtual void Enqueue(CUstream_st* stream, std::function<void()> kernel);
+  // Of the calling thread's device; null: there is none left.
+  virtual void* Allocate(size_t bytes);
+  virtual void Free(void* memory);
+};
+
 // A stand-in for NCCL's library, within one process: ranks are whoever calls, devices are
-// ThreadDevices, data really move. It has NCCL's habits: members wait for each other, a mismatched
-// call hangs, nothing ends a kernel but its end or an abort, and an abort frees the communicator.
-// It hangs, fails and delays as it is told, and writes down where its caller breaks NCCL's rules.
+// ThreadDevices or those given, data really move. It has NCCL's habits: members wait for each
+// other, a mismatched call hangs, nothing ends a kernel but its end or an abort, and an abort frees
+// the communicator. It hangs, fails and delays as it is told, and writes down where its caller
+// breaks NCCL's rules.
 class ScriptedNccl final : public NcclApi {
  public:
-  ScriptedNccl();
+  explicit ScriptedNccl(
+      std::unique_ptr<ScriptedDevices> devices = std::make_unique<ScriptedDevices>());
   ~ScriptedNccl() override;
 
   void Inject(const NcclFault& fault) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -151,6 +165,7 @@ class ScriptedNccl final : public NcclApi {
   bool Meet(NcclComm comm, const Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Receive(NcclComm comm, const Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::unique_ptr<ScriptedDevices> devices_;
   int version_ = 22809;
   mutable absl::Mutex mutex_;
   std::deque<NcclFault> faults_ ABSL_GUARDED_BY(mutex_);
