@@ -48,6 +48,9 @@ class CudaDriver {
   virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;
   virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
 
+  // Whether the library has an algorithm for the product, by its key alone. What else is wrong with
+  // it, Multiply tells.
+  virtual bool Computes(const Product& product) = 0;
   // Enqueues the product. Products with equal keys (KeyOf) are computed by the same algorithm, and
   // have equal bits of equal operands. With kNoProduct `why` gets the library's call, and its
   // answer.

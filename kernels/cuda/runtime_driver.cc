@@ -97,6 +97,9 @@ class RuntimeDriver final : public CudaDriver {
     return Call([&] { return cudaMemsetAsync(memory, byte, bytes, stream); });
   }
 
+  bool Computes(const Product& product) override {
+    return MakeCurrent() != cudaSuccess || matmul_.Computes(product);
+  }
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override {
     if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) return error;
     return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS ? kSuccess : kNoProduct;
