@@ -30,9 +30,9 @@ GpuWatch::View GpuWatch::Look() {
   };
   AwaitSteadily(mutex_, absl::Condition(&answered), options_.limit);
   View view{uuid_, {}};
-  const absl::Time now = options_.now();
+  const std::chrono::steady_clock::time_point now = options_.now();
   for (const Held& held : held_) {
-    if (now - held.read_at > options_.lifetime) continue;
+    if (absl::FromChrono(now - held.read_at) > options_.lifetime) continue;
     view.samples.insert(view.samples.end(), held.samples.begin(), held.samples.end());
   }
   return view;
@@ -69,12 +69,16 @@ void GpuWatch::Run() {
 void GpuWatch::ReadAll(const GpuReadings& gpu) {
   for (size_t reading = 0; reading < GpuReadings::count(); ++reading) {
     absl::StatusOr<std::vector<GpuSample>> samples = gpu.Read(reading);
-    absl::MutexLock lock(&mutex_);
-    if (stopping_) return;
-    Held& held = held_[reading];
-    held.read_at = options_.now();
-    held.samples = samples.ok() ? *std::move(samples) : std::vector<GpuSample>();
-    if (samples.ok() || std::exchange(held.told, true)) continue;
+    bool tell = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return;
+      Held& held = held_[reading];
+      held.read_at = options_.now();
+      tell = !samples.ok() && !std::exchange(held.told, true);
+      held.samples = samples.ok() ? *std::move(samples) : std::vector<GpuSample>();
+    }
+    if (!tell) continue;
     Log(Severity::kInfo,
         absl::StrCat("a reading of the GPU is left out: ", samples.status().message()));
   }

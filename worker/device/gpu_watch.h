@@ -1,14 +1,14 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "worker/device/gpu_readings.h"
 
@@ -27,8 +27,7 @@ class GpuWatch {
     absl::Duration limit = absl::Milliseconds(250);
     // A sample that is older is none.
     absl::Duration lifetime = absl::Seconds(30);
-    // Any clock that does not jump.
-    std::function<absl::Time()> now = absl::Now;
+    std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   };
   struct View {
     std::string uuid;
@@ -47,7 +46,7 @@ class GpuWatch {
  private:
   struct Held {
     std::vector<GpuSample> samples;
-    absl::Time read_at;
+    std::chrono::steady_clock::time_point read_at;
     bool told = false;  // that it fails
   };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -78,6 +79,7 @@ class GpuMetricsTest : public ::testing::Test {
     script_ = reinterpret_cast<NvmlStandInScript>(dlsym(library, kNvmlStandInScript))();
     for (const auto& [call, values] : ByCall()) script_->Answer(call, 0);
     script_->Answer("nvmlInit_v2", 0);
+    script_->HideProcess(false);
   }
 
   // With a limit that no answer needs, unless a call is held.
@@ -87,7 +89,7 @@ class GpuMetricsTest : public ::testing::Test {
             .limit = limit,
             .lifetime = absl::Seconds(30),
             .now = [this] {
-              return absl::UnixEpoch() + absl::Hours(1) + absl::Seconds(seconds_.load());
+              return std::chrono::steady_clock::time_point(std::chrono::seconds(seconds_));
             }};
   }
 
@@ -230,6 +232,20 @@ TEST_F(GpuMetricsTest, WhatKeepsAllFromBeingReadIsSaid) {
   EXPECT_THAT(said(std::move(none)),
               HasSubstr(" has no nvmlInit_v2, nvmlErrorString, nvmlDeviceGetHandleByPciBusId_v2, "
                         "nvmlDeviceGetUUID"));
+}
+
+TEST_F(GpuMetricsTest, NobodysMemoryIsTakenForThatOfAProcessWhichTheDriverKnowsByAnotherNumber) {
+  script_->HideProcess(true);
+  ::testing::internal::CaptureStderr();
+  {
+    const GpuMetrics metrics("cuda:0", Options());
+    EXPECT_EQ(ValuesOf(metrics), AllBut("nvmlDeviceGetComputeRunningProcesses_v3"));
+    EXPECT_EQ(ValuesOf(metrics), AllBut("nvmlDeviceGetComputeRunningProcesses_v3"));
+  }
+  EXPECT_THAT(
+      Lines(::testing::internal::GetCapturedStderr(), "a reading of the GPU"),
+      ElementsAre("a reading of the GPU is left out: nvmlDeviceGetComputeRunningProcesses_v3 "
+                  "does not tell this process's memory"));
 }
 
 TEST_F(GpuMetricsTest, WhatAnOldDriverDoesNotKnowIsLeftOut) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -32,6 +33,10 @@ class NvmlScript {
     changed_.wait(lock, [this] { return inside_; });
   }
 
+  // Whether processes are listed by other numbers than they have here, as in a container.
+  void HideProcess(bool hide) { hides_process_ = hide; }
+  bool hides_process() const { return hides_process_; }
+
   // What a call begins with, and returns if it is not 0.
   int Begin(const std::string& call) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -51,6 +56,7 @@ class NvmlScript {
   std::map<std::string, int> results_;
   std::string held_;
   bool inside_ = false;
+  std::atomic<bool> hides_process_{false};
 };
 
 using NvmlStandInScript = NvmlScript* (*)();
