@@ -60,6 +60,8 @@ class CudaDriver {
 
   // "NVIDIA H200".
   virtual std::string model() const = 0;
+  // "0000:65:00.0".
+  virtual std::string pci_address() const = 0;
   // What bits depend on: compute capability, versions of the runtime and of cuBLASLt.
   virtual std::string numerics_fingerprint() const = 0;
 };

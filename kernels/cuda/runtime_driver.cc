@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cuda/matmul.h"
@@ -107,6 +108,10 @@ class RuntimeDriver final : public CudaDriver {
   int64_t workspace_bytes() const override { return Matmul::kWorkspaceBytes; }
 
   std::string model() const override { return properties_.name; }
+  std::string pci_address() const override {
+    return absl::StrFormat("%04x:%02x:%02x.0", properties_.pciDomainID, properties_.pciBusID,
+                           properties_.pciDeviceID);
+  }
   std::string numerics_fingerprint() const override {
     return absl::StrCat(properties_.name, "; compute capability ", properties_.major, ".",
                         properties_.minor, "; cuda ", VersionText(runtime_), "; cublaslt ",

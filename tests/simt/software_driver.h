@@ -90,6 +90,7 @@ class SoftwareDriver final : public CudaDriver {
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override;
   int64_t workspace_bytes() const override { return 4096; }
   std::string model() const override { return "software device"; }
+  std::string pci_address() const override { return "0000:5d:00.0"; }
   std::string numerics_fingerprint() const override { return "software device"; }
 
  private:

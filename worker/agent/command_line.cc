@@ -42,10 +42,13 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
       ->capture_default_str();
   app.add_option("--device-library", flags.device_library,
                  "The back end for GPUs (default: libsherd_cuda.so beside this program)");
+  app.add_option("--nvml-library", flags.nvml_library,
+                 "What a GPU's readings for /metrics come from (default: libnvidia-ml.so.1)");
   app.add_option("--devices", flags.devices,
                  "Supervise one worker process a device: all, or cpu:COUNT for so many CPU slots")
       ->excludes("--device")
-      ->excludes("--device-library");
+      ->excludes("--device-library")
+      ->excludes("--nvml-library");
   app.add_option("--name", flags.name, "This host's part of the worker id (default: host name)");
   app.add_option("--data-root", flags.data_root, "Jobs may read below this directory only");
   app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");

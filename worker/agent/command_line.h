@@ -26,6 +26,7 @@ struct WorkerFlags {
   SecurityOptions security;
   std::string device = "cpu:0";
   std::string device_library;
+  std::string nvml_library;
   std::string devices;
   std::string name;
   std::string data_root;
