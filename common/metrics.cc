@@ -85,6 +85,10 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
 MetricsServer::MetricsServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MetricsServer::~MetricsServer() = default;
 
+void MetricsServer::Add(const std::shared_ptr<prometheus::Collectable>& collectable) {
+  impl_->exposer->RegisterCollectable(collectable);
+}
+
 int MetricsServer::port() const { return impl_->port; }
 
 void AddBuildInfo(prometheus::Registry& registry, const std::string& component) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "prometheus/collectable.h"
 #include "prometheus/registry.h"
 
 namespace sherd {
@@ -19,6 +20,10 @@ class MetricsServer {
       const std::string& address, std::shared_ptr<prometheus::Registry> registry,
       std::map<std::string, std::string> disks);
   ~MetricsServer();
+
+  // Serves also what this collects, from now on and as long as it lives. Whoever scrapes waits for
+  // it.
+  void Add(const std::shared_ptr<prometheus::Collectable>& collectable);
 
   int port() const;
 

@@ -103,6 +103,8 @@ class Accelerator : public Device {
   virtual std::unique_ptr<Ops> MakeOps(const DeviceOpsOptions& options) = 0;
   // "NVIDIA H200".
   virtual absl::string_view model() const = 0;
+  // "0000:65:00.0": by which others of this host know the device, whatever its name here.
+  virtual std::string pci_address() const = 0;
   // In bytes: all, and what nobody holds.
   virtual int64_t memory_bytes() const = 0;
   virtual int64_t free_bytes() const = 0;

@@ -168,6 +168,22 @@ class Ops {
   // dx = dy · gelu'(x); dx may be dy.
   virtual void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) = 0;
 
+  // pre (N, out) = x · wᵀ + bias, y (N, out) = gelu(pre). Unless y is wanted it may hold anything
+  // after; pre has the same bits either way. A back end that computes both at once may have other
+  // last bits, of y and of pre, than the two operations have one after the other.
+  virtual void LinearGeluForward(const float* x, ConstParam w, ConstParam bias, float* pre,
+                                 float* y, bool y_wanted, int64_t rows, int64_t in, int64_t out) {
+    LinearForward(x, w, bias, pre, rows, in, out);
+    if (y_wanted) GeluForward(pre, y, rows * out);
+  }
+  // dpre (N, in) = dy (N, out) · w · gelu'(pre (N, in)), back through a layer and the GELU that its
+  // input is. Last bits as above.
+  virtual void LinearGeluBackwardInput(const float* dy, ConstParam w, const float* pre, float* dpre,
+                                       int64_t rows, int64_t in, int64_t out) {
+    LinearBackwardInput(dy, w, dpre, rows, in, out, /*accumulate=*/false);
+    GeluBackward(dpre, pre, dpre, rows * in);
+  }
+
   // y (N, F) = silu(gate) · up with silu(g) = g / (1 + e^−g) (Shazeer 2020); gate_up (N, 2F) holds
   // each row's gate, then its up.
   virtual void SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) = 0;

@@ -19,7 +19,7 @@ import make_dashboards  # noqa: E402
 
 ROOT = make_dashboards.ROOT
 OLDEST_SCHEMA = 39
-UNITS = {"none", "s", "bytes", "Bps", "percentunit", "ops", "reqps", "wps"}
+UNITS = {"none", "s", "bytes", "Bps", "percentunit", "ops", "reqps", "wps", "hertz", "watt", "celsius"}
 SEVERITIES = {"critical", "warning"}
 BUILT_IN = {"__rate_interval"}
 METRIC = re.compile(r"\bsherd_[a-z0-9_]+")

@@ -17,6 +17,7 @@ import check_dashboards  # noqa: E402
 ROOT = check_dashboards.ROOT
 PAGE = ROOT / "docs/metrics.md"
 RANK = ("job", "rank")
+GPU = ("device", "uuid")
 LABELS = {
     "sherd_build_info": ("compiler", "component", "version"),
     "sherd_checkpoint_seconds": (), "sherd_event_log_appends_total": (), "sherd_event_queue_depth": (), "sherd_sessions": (),
@@ -25,6 +26,9 @@ LABELS = {
     "sherd_collective_messages_total": ("group", "job", "op", "rank", "transport"),
     "sherd_collective_seconds": ("group", "job", "op", "rank", "transport"),
     "sherd_disk_bytes": ("disk",), "sherd_disk_free_bytes": ("disk",),
+    "sherd_gpu_clock_hertz": ("clock", *GPU), "sherd_gpu_throttle_reason": (*GPU[:1], "reason", *GPU[1:]),
+    "sherd_gpu_nvlink_bytes_total": (*GPU[:1], "direction", *GPU[1:]),
+    "sherd_gpu_pcie_bytes_per_second": (*GPU[:1], "direction", *GPU[1:]),
     "sherd_job_restarts_total": ("reason",), "sherd_job_warnings_total": ("kind",),
     "sherd_jobs": ("state",), "sherd_workers": ("status",), "sherd_workers_lost_total": ("how",),
     "sherd_memory_bytes": ("job", "pool", "rank"), "sherd_memory_peak_bytes": ("job", "pool", "rank"),
@@ -48,6 +52,8 @@ SECTIONS = (
 def labels_of(name):
     if name in LABELS:
         return LABELS[name]
+    if name.startswith("sherd_gpu_"):
+        return GPU
     return ("job",) if name.startswith("sherd_job_") else RANK
 
 

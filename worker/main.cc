@@ -40,6 +40,8 @@
 #include "worker/comm/nccl/nccl_library.h"
 #include "worker/data/data_command.h"
 #include "worker/dataset/data_commands.h"
+#include "worker/device/gpu_metrics.h"
+#include "worker/device/gpu_watch.h"
 #include "worker/device/open_device.h"
 #include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
@@ -276,6 +278,14 @@ absl::Status RunWorker(WorkerFlags flags) {
     if (health != nullptr) health->Set(kReady, registered);
     if (tell) TellRegistered(kHandedOver, registered);
   };
+
+  std::shared_ptr<GpuMetrics> gpu_metrics;
+  if (metrics_server != nullptr && device.accelerator != nullptr) {
+    GpuWatch::Options watch{.pci_address = device.accelerator->pci_address()};
+    if (!flags.nvml_library.empty()) watch.library = flags.nvml_library;
+    gpu_metrics = std::make_shared<GpuMetrics>(device.name, std::move(watch));
+    metrics_server->Add(gpu_metrics);
+  }
 
   Agent agent(std::move(options));
   trainers.set_leave([&agent](absl::string_view reason) { agent.RequestLeave(reason); });

@@ -36,6 +36,7 @@ class CudaDevice final : public Accelerator, public MemorySource {
 
   absl::string_view name() const override { return name_; }
   absl::string_view model() const override { return model_; }
+  std::string pci_address() const override { return driver_->pci_address(); }
   absl::string_view numerics_fingerprint() const override { return fingerprint_; }
   MemorySource* memory() override { return this; }
   int64_t memory_bytes() const override { return memory_bytes_; }

@@ -32,7 +32,10 @@ std::string TextOf(const Product& p) {
   return absl::StrCat("a product of matrices ", matrix(p.m, p.k, p.a_transposed), " · ",
                       matrix(p.k, p.n, p.b_transposed), " of ", NameOf(p.operands), ", ",
                       p.accumulate ? "added to " : "to ", NameOf(p.result),
-                      p.bias == nullptr ? "" : ", with a bias");
+                      p.bias == nullptr ? "" : ", with a bias",
+                      p.epilogue == Epilogue::kNone   ? ""
+                      : p.epilogue == Epilogue::kGelu ? ", with its GELU"
+                                                      : ", back through a GELU");
 }
 
 }  // namespace
@@ -103,33 +106,83 @@ void CudaOps::MultiplyTo(GradOut to, Product product, Operands& operands) {
   Bring({room, product.result}, to, elements);
 }
 
+bool CudaOps::HasEpilogue(const Product& product) {
+  // A GELU of fp32 is that of the kernels, which is as exact as fp32 is.
+  return operands_ == DType::kBF16 && product.n % kEpilogueColumns == 0 && !device_.failed() &&
+         device_.driver().Computes(product);
+}
+
 void CudaOps::LinearForward(const float* x, ConstParam w, ConstParam bias, float* y, int64_t rows,
                             int64_t in, int64_t out) {
+  LinearGeluForward(x, w, bias, /*pre=*/nullptr, y, /*y_wanted=*/true, rows, in, out);
+}
+
+// Without `pre` there is no GELU.
+void CudaOps::LinearGeluForward(const float* x, ConstParam w, ConstParam bias, float* pre, float* y,
+                                bool y_wanted, int64_t rows, int64_t in, int64_t out) {
   if (rows == 0) return;
   const ConstParam input{x, DType::kF32};
+  const GradOut sum{pre, DType::kF32, false}, result{y, DType::kF32, false};
   Operands operands(*this, Operands::Room(operands_, input, rows * in) +
                                Operands::Room(operands_, w, out * in) +
                                Operands::Room(DType::kF32, bias, out) +
+                               Operands::Room(DType::kF32, {pre, DType::kF32}, rows * out) +
                                Operands::Room(DType::kF32, {y, DType::kF32}, rows * out));
   Product product{.m = rows, .n = out, .k = in, .operands = operands_};
   product.a = operands.As(operands_, input, rows * in);
   product.b = operands.As(operands_, w, out * in);
   product.b_transposed = true;
   product.bias = static_cast<const float*>(operands.As(DType::kF32, bias, out));
-  MultiplyTo({y, DType::kF32, false}, product, operands);
+  if (pre == nullptr) return MultiplyTo(result, product, operands);
+
+  Product with_gelu = product;
+  with_gelu.epilogue = Epilogue::kGelu;
+  if (!HasEpilogue(with_gelu)) {
+    MultiplyTo(sum, product, operands);
+    if (y_wanted) GeluForward(pre, y, rows * out);
+    return;
+  }
+  const bool fits = Fits(DType::kF32, pre, DType::kF32);
+  with_gelu.pre = fits ? pre : reinterpret_cast<float*>(operands.Take(DType::kF32, rows * out));
+  if (with_gelu.pre == nullptr) return;
+  MultiplyTo(result, with_gelu, operands);
+  if (!fits) Bring({with_gelu.pre, DType::kF32}, sum, rows * out);
 }
 
 void CudaOps::LinearBackwardInput(const float* dy, ConstParam w, float* dx, int64_t rows,
                                   int64_t in, int64_t out, bool accumulate) {
+  BackwardInput(dy, w, /*pre=*/nullptr, dx, rows, in, out, accumulate);
+}
+
+void CudaOps::LinearGeluBackwardInput(const float* dy, ConstParam w, const float* pre, float* dpre,
+                                      int64_t rows, int64_t in, int64_t out) {
+  BackwardInput(dy, w, pre, dpre, rows, in, out, /*accumulate=*/false);
+}
+
+void CudaOps::BackwardInput(const float* dy, ConstParam w, const float* pre, float* dx,
+                            int64_t rows, int64_t in, int64_t out, bool accumulate) {
   if (rows == 0) return;
-  const ConstParam up{dy, DType::kF32};
+  const ConstParam up{dy, DType::kF32}, input{pre, DType::kF32};
+  const GradOut to{dx, DType::kF32, accumulate};
   Operands operands(*this, Operands::Room(operands_, up, rows * out) +
                                Operands::Room(operands_, w, out * in) +
+                               Operands::Room(DType::kF32, input, rows * in) +
                                Operands::Room(DType::kF32, {dx, DType::kF32}, rows * in));
   Product product{.m = rows, .n = in, .k = out, .operands = operands_};
   product.a = operands.As(operands_, up, rows * out);
   product.b = operands.As(operands_, w, out * in);
-  MultiplyTo({dx, DType::kF32, accumulate}, product, operands);
+  if (pre == nullptr) return MultiplyTo(to, product, operands);
+
+  Product through_gelu = product;
+  through_gelu.epilogue = Epilogue::kGeluGradient;
+  if (!HasEpilogue(through_gelu)) {
+    MultiplyTo(to, product, operands);
+    return GeluBackward(dx, pre, dx, rows * in);
+  }
+  // Read alone, by this epilogue.
+  through_gelu.pre =
+      static_cast<float*>(const_cast<void*>(operands.As(DType::kF32, input, rows * in)));
+  MultiplyTo(to, through_gelu, operands);
 }
 
 void CudaOps::LinearBackwardWeight(const float* dy, const float* x, GradOut dw, GradOut dbias,

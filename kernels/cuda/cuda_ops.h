@@ -58,6 +58,10 @@ class CudaOps final : public Ops {
                        bool accumulate, GradOut dw, int64_t rows, int64_t channels) override;
   void GeluForward(const float* x, float* y, int64_t elements) override;
   void GeluBackward(const float* dy, const float* x, float* dx, int64_t elements) override;
+  void LinearGeluForward(const float* x, ConstParam w, ConstParam bias, float* pre, float* y,
+                         bool y_wanted, int64_t rows, int64_t in, int64_t out) override;
+  void LinearGeluBackwardInput(const float* dy, ConstParam w, const float* pre, float* dpre,
+                               int64_t rows, int64_t in, int64_t out) override;
   void SwiGluForward(const float* gate_up, float* y, int64_t rows, int64_t ffn) override;
   void SwiGluBackward(const float* dy, const float* gate_up, float* dgate_up, int64_t rows,
                       int64_t ffn) override;
@@ -106,6 +110,11 @@ class CudaOps final : public Ops {
   // `product`, whose operands and type of result are known, to or added to `to`, by way of
   // `operands`' room where that does not fit.
   void MultiplyTo(GradOut to, Product product, Operands& operands);
+  // Whether a product gets its epilogue from the library; else a kernel follows.
+  bool HasEpilogue(const Product& product);
+  // Back through the GELU of `pre`, unless that is null.
+  void BackwardInput(const float* dy, ConstParam w, const float* pre, float* dx, int64_t rows,
+                     int64_t in, int64_t out, bool accumulate);
   // Copies, and rounds where types differ.
   void Bring(ConstParam from, GradOut to, int64_t elements);
 

@@ -58,6 +58,9 @@ class CudaDriver {
   virtual Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) = 0;
   virtual Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) = 0;
 
+  // Whether the library has an algorithm for the product, by its key alone. What else is wrong with
+  // it, Multiply tells.
+  virtual bool Computes(const Product& product) = 0;
   // Enqueues the product. Products with equal keys (KeyOf) are computed by the same algorithm, and
   // have equal bits of equal operands. With kNoProduct `why` gets the library's call, and its
   // answer.
@@ -69,6 +72,8 @@ class CudaDriver {
   virtual std::string model() const = 0;
   // "GPU-8a5e…", as nvidia-smi tells it; "": there is none.
   virtual std::string uuid() const = 0;
+  // "0000:65:00.0".
+  virtual std::string pci_address() const = 0;
   // What bits depend on: compute capability, versions of the runtime and of cuBLASLt.
   virtual std::string numerics_fingerprint() const = 0;
 };

@@ -9,6 +9,18 @@ namespace {
 
 cudaDataType_t TypeOf(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
 
+cublasLtEpilogue_t EpilogueOf(const Product& p) {
+  switch (p.epilogue) {
+    case Epilogue::kNone:
+      break;
+    case Epilogue::kGelu:
+      return p.bias == nullptr ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return p.bias == nullptr ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS;
+}
+
 // "cublasLtMatmulDescCreate failed: CUBLAS_STATUS_ALLOC_FAILED".
 cublasStatus_t Failed(cublasStatus_t status, const char* call, std::string* why) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -49,9 +61,15 @@ class Matmul::Problem {
     SHERD_RETURN_IF_FAILED(
         Set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
         "setting the second operand's transposition", why);
+    SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p)),
+                           "setting the epilogue", why);
+    if (p.epilogue != Epilogue::kNone) {
+      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre),
+                             "setting the epilogue's matrix", why);
+      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n),
+                             "setting the row of the epilogue's matrix", why);
+    }
     if (p.bias != nullptr) {
-      SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS),
-                             "setting the epilogue", why);
       SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias), "setting the bias",
                              why);
       SHERD_RETURN_IF_FAILED(Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F),
@@ -89,13 +107,36 @@ cublasStatus_t Matmul::Open(std::string* why) {
   return Failed(cublasLtCreate(&handle_), "cublasLtCreate", why);
 }
 
-cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
-                              cublasLtMatmulAlgo_t* algorithm, std::string* why) {
+cublasStatus_t Matmul::Choose(const Product& product, cublasLtMatmulAlgo_t* algorithm,
+                              std::string* why) {
   const ProductKey key = KeyOf(product);
   absl::MutexLock lock(&mutex_);
-  if (const auto known = chosen_.find(key); known != chosen_.end()) {
-    *algorithm = known->second;
-    return CUBLAS_STATUS_SUCCESS;
+  auto known = chosen_.find(key);
+  if (known == chosen_.end()) {
+    std::optional<cublasLtMatmulAlgo_t> best;
+    if (const cublasStatus_t status = Ask(product, &best, why); status != CUBLAS_STATUS_SUCCESS) {
+      return status;
+    }
+    known = chosen_.emplace(key, best).first;
+  }
+  if (!known->second) {
+    return Failed(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", why);
+  }
+  *algorithm = *known->second;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t Matmul::Ask(const Product& product, std::optional<cublasLtMatmulAlgo_t>* algorithm,
+                           std::string* why) {
+  // Pointers of an epilogue tell their alignment by what they are; nothing is read here.
+  auto* const aligned = reinterpret_cast<float*>(kProductAlignment);
+  Product like = product;
+  if (like.bias != nullptr) like.bias = aligned;
+  if (like.epilogue != Epilogue::kNone) like.pre = aligned;
+  Problem problem;
+  if (const cublasStatus_t described = problem.Describe(like, why);
+      described != CUBLAS_STATUS_SUCCESS) {
+    return described;
   }
   cublasLtMatmulPreference_t preference = nullptr;
   SHERD_RETURN_IF_FAILED(cublasLtMatmulPreferenceCreate(&preference),
@@ -119,26 +160,33 @@ cublasStatus_t Matmul::Choose(const Product& product, const Problem& problem,
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {
-    status = Failed(cublasLtMatmulAlgoGetHeuristic(handle_, problem.operation, problem.first,
-                                                   problem.second, problem.result, problem.result,
-                                                   preference, 1, &best, &found),
-                    "cublasLtMatmulAlgoGetHeuristic", why);
+    const cublasStatus_t answer = cublasLtMatmulAlgoGetHeuristic(
+        handle_, problem.operation, problem.first, problem.second, problem.result, problem.result,
+        preference, 1, &best, &found);
+    // The one answer or the other where there is no such epilogue.
+    const bool none =
+        answer == CUBLAS_STATUS_NOT_SUPPORTED ||
+        (answer == CUBLAS_STATUS_INVALID_VALUE && product.epilogue != Epilogue::kNone);
+    if (!none) {
+      status = Failed(answer, "cublasLtMatmulAlgoGetHeuristic", why);
+    }
   }
   cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (found == 0) {
-    return Failed(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", why);
-  }
-  chosen_.emplace(key, best.algo);
-  *algorithm = best.algo;
+  if (status == CUBLAS_STATUS_SUCCESS && found > 0) *algorithm = best.algo;
   return status;
+}
+
+bool Matmul::Computes(const Product& product) {
+  cublasLtMatmulAlgo_t algorithm;
+  std::string why;
+  return Choose(product, &algorithm, &why) != CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t Matmul::Multiply(const Product& product, cudaStream_t stream, std::string* why) {
   Problem problem;
   cublasLtMatmulAlgo_t algorithm;
   cublasStatus_t status = problem.Describe(product, why);
-  if (status == CUBLAS_STATUS_SUCCESS) status = Choose(product, problem, &algorithm, why);
+  if (status == CUBLAS_STATUS_SUCCESS) status = Choose(product, &algorithm, why);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   const float one = 1;
   const float before = product.accumulate ? 1 : 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -27,19 +28,24 @@ class Matmul {
 
   // Success, or what failed in `why`.
   cublasStatus_t Open(std::string* why);
+  // Whether there is an algorithm; true when that cannot be found out, which Multiply will tell.
+  bool Computes(const Product& product) ABSL_LOCKS_EXCLUDED(mutex_);
   cublasStatus_t Multiply(const Product& product, cudaStream_t stream, std::string* why)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   class Problem;
 
-  cublasStatus_t Choose(const Product& product, const Problem& problem,
-                        cublasLtMatmulAlgo_t* algorithm, std::string* why)
+  // NOT_SUPPORTED: there is none.
+  cublasStatus_t Choose(const Product& product, cublasLtMatmulAlgo_t* algorithm, std::string* why)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Asks the library; null: there is none.
+  cublasStatus_t Ask(const Product& product, std::optional<cublasLtMatmulAlgo_t>* algorithm,
+                     std::string* why);
 
   cublasLtHandle_t handle_ = nullptr;
   absl::Mutex mutex_;
-  std::map<ProductKey, cublasLtMatmulAlgo_t> chosen_ ABSL_GUARDED_BY(mutex_);
+  std::map<ProductKey, std::optional<cublasLtMatmulAlgo_t>> chosen_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sherd

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cuda/matmul.h"
@@ -114,6 +115,9 @@ class RuntimeDriver final : public CudaDriver {
     return Call([&] { return cudaMemsetAsync(memory, byte, bytes, stream); });
   }
 
+  bool Computes(const Product& product) override {
+    return MakeCurrent() != cudaSuccess || matmul_.Computes(product);
+  }
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override {
     if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) return error;
     return matmul_.Multiply(product, stream, why) == CUBLAS_STATUS_SUCCESS ? kSuccess : kNoProduct;
@@ -125,6 +129,10 @@ class RuntimeDriver final : public CudaDriver {
     const std::string hex = absl::BytesToHexString(absl::string_view(properties_.uuid.bytes, 16));
     return absl::StrCat("GPU-", hex.substr(0, 8), "-", hex.substr(8, 4), "-", hex.substr(12, 4),
                         "-", hex.substr(16, 4), "-", hex.substr(20));
+  }
+  std::string pci_address() const override {
+    return absl::StrFormat("%04x:%02x:%02x.0", properties_.pciDomainID, properties_.pciBusID,
+                           properties_.pciDeviceID);
   }
   std::string numerics_fingerprint() const override {
     return absl::StrCat(properties_.name, "; compute capability ", properties_.major, ".",

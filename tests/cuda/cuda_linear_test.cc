@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/fold.h"
@@ -128,6 +129,60 @@ TEST_P(CudaLinear, InputGradientIsTheReferenceAndAccumulates) {
   EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
 }
 
+// A library's GELU may take the hardware's tanh, which is off by up to 2^-11.
+double GeluTolerance(DType operands) { return operands == DType::kF32 ? kFloatTolerance : 1e-3; }
+
+TEST_P(CudaLinear, ForwardWithGeluIsTheReference) {
+  for (const auto& [rows, in, out] : kShapes) {
+    for (const bool biased : {true, false}) {
+      Draw draw(static_cast<uint32_t>(rows + in + out));
+      const Floats x = draw.Normal(rows * in);
+      const Stored w(Rounded(draw.Normal(out * in), operands_), operands_);
+      const Stored bias(draw.Normal(out), DType::kBF16);
+      const ConstParam b = biased ? on_.Put(bias) : ConstParam{nullptr, DType::kF32};
+      const Floats unset(static_cast<size_t>(rows * out), std::numeric_limits<float>::quiet_NaN());
+      float* const pre = on_.Put(unset);
+      float* const y = on_.Put(unset);
+      const float* const there = on_.Put(x);
+      const ConstParam weight = on_.Put(w);
+      on_.ops().LinearGeluForward(there, weight, b, pre, y, /*y_wanted=*/true, rows, in, out);
+      Doubles expected =
+          reference::LinearForward(ToDoubles(Rounded(x, operands_)), w.values(),
+                                   biased ? bias.values() : Doubles(), rows, in, out);
+      const Floats sum = on_.Get(pre, rows * out);
+      ExpectClose(sum, expected, kFloatTolerance, "pre");
+      for (double& value : expected) value = reference::Gelu(value);
+      ExpectClose(on_.Get(y, rows * out), expected, GeluTolerance(operands_), "y");
+      // As it is computed again, before backward.
+      float* const again = on_.Put(unset);
+      on_.ops().LinearGeluForward(there, weight, b, again, y, /*y_wanted=*/false, rows, in, out);
+      EXPECT_TRUE(SameBits(on_.Get(again, rows * out), sum)) << rows << " " << in << " " << out;
+    }
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
+TEST_P(CudaLinear, InputGradientThroughGeluIsTheReference) {
+  for (const auto& [rows, in, out] : kShapes) {
+    Draw draw(static_cast<uint32_t>(rows + in + out));
+    const Floats dy = draw.Normal(rows * out);
+    const Stored w(Rounded(draw.Normal(out * in), operands_), operands_);
+    const Floats pre = draw.Normal(rows * in, 2);
+    Doubles expected = reference::LinearBackward(ToDoubles(Rounded(dy, operands_)),
+                                                 Doubles(static_cast<size_t>(rows * in)),
+                                                 w.values(), rows, in, out)
+                           .dx;
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] *= reference::GeluDerivative(pre[i]);
+    float* const dpre =
+        on_.Put(Floats(static_cast<size_t>(rows * in), std::numeric_limits<float>::quiet_NaN()));
+    const float* const kept = on_.Put(pre);
+    on_.ops().LinearGeluBackwardInput(on_.Put(dy), on_.Put(w), kept, dpre, rows, in, out);
+    ExpectClose(on_.Get(dpre, rows * in), expected, GeluTolerance(operands_), "dpre");
+    EXPECT_TRUE(SameBits(on_.Get(kept, rows * in), pre));
+  }
+  EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
+}
+
 TEST_P(CudaLinear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
   for (const auto& [rows, in, out] : kShapes) {
     for (const DType dtype : kTypes) {
@@ -164,14 +219,17 @@ TEST_P(CudaLinear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
 // Layouts put the same values at other places. What a product is computed by must not depend on it,
 // and so what is less aligned than the library is told goes by way of memory that is as aligned.
 TEST_P(CudaLinear, BitsDoNotDependOnAlignment) {
-  const int64_t rows = 5, in = 7, out = 9;
-  for (const DType dtype : kTypes) {
+  constexpr LinearShape kOdd{5, 7, 9}, kOfEpilogues{5, 16, 8};
+  for (const auto& [shape, dtype] :
+       {std::pair(kOdd, DType::kF32), std::pair(kOdd, DType::kBF16),
+        std::pair(kOfEpilogues, DType::kF32), std::pair(kOfEpilogues, DType::kBF16)}) {
+    const auto& [rows, in, out] = shape;
     Draw draw(11);
     const Floats x = draw.Normal(rows * in), dy = draw.Normal(rows * out);
     const Stored w(draw.Normal(out * in), dtype), bias(draw.Normal(out), dtype);
-    const Floats dx = draw.Normal(rows * in);
+    const Floats dx = draw.Normal(rows * in), before = draw.Normal(rows * in);
     const Stored dw(draw.Normal(out * in), dtype);
-    std::vector<Floats> outputs, input_gradients;
+    std::vector<Floats> outputs, input_gradients, sums, gelus, through_gelus;
     std::vector<Stored> weight_gradients;
     for (const int64_t off : {0, 1}) {
       const auto place = [&](const void* values, int64_t elements, DType of) {
@@ -192,6 +250,15 @@ TEST_P(CudaLinear, BitsDoNotDependOnAlignment) {
       on_.ops().LinearForward(floats(x), {stored(w), dtype}, {stored(bias), dtype}, y, rows, in,
                               out);
       outputs.push_back(on_.Get(y, rows * out));
+      float* const pre = floats(Floats(static_cast<size_t>(rows * out)));
+      on_.ops().LinearGeluForward(floats(x), {stored(w), dtype}, {stored(bias), dtype}, pre, y,
+                                  /*y_wanted=*/true, rows, in, out);
+      sums.push_back(on_.Get(pre, rows * out));
+      gelus.push_back(on_.Get(y, rows * out));
+      float* const dpre = floats(dx);
+      on_.ops().LinearGeluBackwardInput(floats(dy), {stored(w), dtype}, floats(before), dpre, rows,
+                                        in, out);
+      through_gelus.push_back(on_.Get(dpre, rows * in));
       float* const added = floats(dx);
       on_.ops().LinearBackwardInput(floats(dy), {stored(w), dtype}, added, rows, in, out, true);
       input_gradients.push_back(on_.Get(added, rows * in));
@@ -202,6 +269,9 @@ TEST_P(CudaLinear, BitsDoNotDependOnAlignment) {
     }
     EXPECT_TRUE(on_.device().status().ok()) << on_.device().status();
     EXPECT_TRUE(SameBits(outputs[1], outputs[0]));
+    EXPECT_TRUE(SameBits(sums[1], sums[0]));
+    EXPECT_TRUE(SameBits(gelus[1], gelus[0]));
+    EXPECT_TRUE(SameBits(through_gelus[1], through_gelus[0]));
     EXPECT_TRUE(SameBits(input_gradients[1], input_gradients[0]));
     EXPECT_EQ(weight_gradients[1], weight_gradients[0]);
   }
@@ -221,6 +291,9 @@ TEST_P(CudaLinear, NoRowsMakeZeroGradientsAndTouchNothingElse) {
   const Stored w(Draw(1).Normal(6), DType::kBF16);
   on_.ops().LinearForward(nullptr, on_.Put(w), {nullptr, DType::kF32}, nullptr, 0, 2, 3);
   on_.ops().LinearBackwardInput(nullptr, on_.Put(w), nullptr, 0, 2, 3, false);
+  on_.ops().LinearGeluForward(nullptr, on_.Put(w), {nullptr, DType::kF32}, nullptr, nullptr, true,
+                              0, 2, 3);
+  on_.ops().LinearGeluBackwardInput(nullptr, on_.Put(w), nullptr, nullptr, 0, 2, 3);
   for (const DType dtype : kTypes) {
     const GradOut dw = on_.PutGrad(Stored::Unset(6, dtype), false);
     const GradOut dbias = on_.PutGrad(Stored::Unset(3, dtype), false);

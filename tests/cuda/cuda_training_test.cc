@@ -122,15 +122,22 @@ TEST_F(CudaTraining, HasTheSameBitsOverStrategiesAndWorlds) {
 // F1: of heads and layers of odd sizes no tensor lies alike under two layouts, and yet every
 // product is asked for with the same properties, so that a library cannot choose otherwise.
 TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
-  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+  struct Case {
+    v1::DataType type;
+    int64_t ffn;
+  };
+  // Of 40 channels a GELU is an epilogue.
+  for (const Case& of :
+       {Case{v1::DATA_TYPE_FP32, 37}, Case{v1::DATA_TYPE_BF16, 37}, Case{v1::DATA_TYPE_BF16, 40}}) {
     std::set<ProductKey> reference;
     for (const int world : {1, 2, 3}) {
       for (const absl::string_view strategy : testing::StrategiesOf(world)) {
-        v1::JobSpec spec = Job(strategy, type, 6, 1);
+        v1::JobSpec spec = Job(strategy, of.type, 6, 1);
         spec.mutable_model()->set_hidden(26);
-        spec.mutable_model()->set_ffn(37);
+        spec.mutable_model()->set_ffn(of.ffn);
         const auto holdings = std::make_shared<SoftwareHoldings>();
         TrainOnDevices(spec, world, {.holdings = holdings});
+        EXPECT_EQ(holdings->gelus > 0, of.ffn == 40);
         absl::MutexLock lock(&holdings->mutex);
         EXPECT_FALSE(holdings->product_keys.empty());
         if (reference.empty()) reference = holdings->product_keys;
@@ -138,6 +145,33 @@ TEST_F(CudaTraining, StrategiesAndWorldsAskForTheSameAlgorithms) {
       }
     }
   }
+}
+
+// What backward computes again is what forward computed, though the product's GELU is not that of
+// the kernel that backward has; and in bf16 every layer with a GELU is a product with an epilogue.
+TEST_F(CudaTraining, RecomputationHasTheSameBitsAndGelusAreEpiloguesOfBf16) {
+  for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
+    v1::JobSpec spec = Job("zero3", type);
+    const auto kept = std::make_shared<SoftwareHoldings>();
+    const auto again = std::make_shared<SoftwareHoldings>();
+    const RunOutcome reference = TrainOnDevices(spec, 1, {.holdings = kept});
+    spec.mutable_parallel()->set_recompute(v1::RECOMPUTE_BLOCK);
+    ExpectSameBits(TrainOnDevices(spec, 1, {.holdings = again}), reference, "recomputed");
+    const int64_t micro_batches = type == v1::DATA_TYPE_BF16 ? 2 * 3 : 0;  // of all steps
+    EXPECT_EQ(kept->gelu_gradients, micro_batches * spec.model().layers());
+    EXPECT_EQ(again->gelu_gradients, micro_batches * spec.model().layers());
+    // Evaluation is forward passes more; all blocks but the last are computed again.
+    EXPECT_GE(kept->gelus, micro_batches * spec.model().layers());
+    EXPECT_EQ(again->gelus - kept->gelus, micro_batches * (spec.model().layers() - 1));
+  }
+}
+
+TEST_F(CudaTraining, ALibraryWithoutEpiloguesHasTheProcessorsCurveToo) {
+  const v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_BF16);
+  const auto holdings = std::make_shared<SoftwareHoldings>();
+  const RunOutcome device = TrainOnDevices(spec, 1, {.holdings = holdings, .epilogues = false});
+  ExpectTheProcessorsCurve(device, TrainOnHost(spec, 1), v1::DATA_TYPE_BF16);
+  EXPECT_EQ(holdings->gelus + holdings->gelu_gradients, 0);
 }
 
 // F20: what the ledger says that ops work in on a device is what they take of it, and it is

@@ -20,6 +20,9 @@ import yaml  # noqa: E402
 # What Grafana would put in for its own variable.
 RATE_INTERVAL = "5s"
 WORKERS = 3
+# The software device behind the door of the back end for GPUs, and a library that looks like NVML.
+DEVICE_LIBRARY = os.environ["SHERD_DEVICE_LIBRARY"]
+NVML_LIBRARY = os.environ["SHERD_NVML_LIBRARY"]
 SCRAPES_ENOUGH = 8
 
 
@@ -51,16 +54,25 @@ class Dashboards(EndToEnd):
         os.kill(devices(self.supervisor)[victim], signal.SIGKILL)
         wait_for(lambda: self.get(job)["epoch"] > 1 and self.state(job) == "RUNNING", "it goes on")
         wait_for(lambda: self.prometheus.discover() > WORKERS, "the worker is started again")
+        self.start_worker_with_a_gpu()
         self.wait_for_scrapes(job)
         return job
+
+    def start_worker_with_a_gpu(self):
+        """It has no rank: a GPU's readings are there without."""
+        worker = self.start("sherd-worker", "--coordinator", self.address, "--name", "gpu", "--device", "cuda:0",
+                            "--device-library", DEVICE_LIBRARY, "--nvml-library", NVML_LIBRARY, "--metrics",
+                            "127.0.0.1:0", "--data-root", self.scratch, "--output-root", self.scratch)
+        self.prometheus.watch(worker)
+        wait_for(lambda: self.prometheus.discover() > WORKERS + 1, "the metrics port of a worker with a GPU")
 
     def wait_for_scrapes(self, job):
         for expression, least, what in (
                 ('sum(sherd_job_restarts_total{reason="death"})', 1, "the kill"),
                 ("sum(sherd_checkpoint_seconds_count)", 1, "a checkpoint"),
                 (f'count(sherd_step{{job="{job}"}})', WORKERS - 1, "both ranks again"),
-                # The dead worker is one more.
-                (f"count(count_over_time(up[5m]) >= {SCRAPES_ENOUGH})", WORKERS + 2, "all, often enough for rates")):
+                # The dead worker is one more, and so is the one with a GPU.
+                (f"count(count_over_time(up[5m]) >= {SCRAPES_ENOUGH})", WORKERS + 3, "all, often enough for rates")):
             # Somebody looks at the job meanwhile: calls between two scrapes have times.
             wait_for(lambda: self.get(job) and (self.prometheus.value_of(expression) or 0) >= least,
                      f"Prometheus sees {what}")

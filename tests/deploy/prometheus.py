@@ -30,7 +30,7 @@ class Prometheus:
     """A server on a free port of this host, with a directory of its own, for a coordinator and a supervisor."""
 
     def __init__(self, test, coordinator, supervisor, interval="500ms"):
-        self.test, self.supervisor = test, supervisor
+        self.test, self.started = test, [supervisor]
         directory = test.scratch / "prometheus"
         directory.mkdir()
         self.targets = directory / "workers.json"
@@ -60,9 +60,14 @@ class Prometheus:
         except OSError:
             return False
 
+    def watch(self, worker):
+        """Another process, of one worker."""
+        self.started.append(worker)
+
     def discover(self):
-        """Has all workers scraped that the supervisor has started so far, and says how many. Their log has the ports."""
-        ports = set(re.findall(r"serving /metrics on port (\d+)", pathlib.Path(self.supervisor.log_path).read_text()))
+        """Has all workers scraped that were started so far, and says how many. Their logs have the ports."""
+        logs = "".join(pathlib.Path(process.log_path).read_text() for process in self.started)
+        ports = set(re.findall(r"serving /metrics on port (\d+)", logs))
         temporary = self.targets.with_suffix(".tmp")
         temporary.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}" for port in sorted(ports)]}]))
         temporary.rename(self.targets)

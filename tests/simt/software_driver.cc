@@ -350,13 +350,23 @@ CudaDriver::Error SoftwareDriver::MemsetAsync(void* memory, int byte, size_t byt
   });
 }
 
+bool SoftwareDriver::Computes(const Product& product) {
+  // As cuBLASLt, whose list of types has no other.
+  const bool known_types = product.result == DType::kF32 ||
+                           (product.operands == DType::kBF16 && product.bias == nullptr);
+  const bool plain = product.epilogue == Epilogue::kNone;
+  return known_types && product.m != options_.refused_rows && (plain || options_.epilogues);
+}
+
 CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* stream,
                                            std::string* why) {
   if (const Error error = Begin("cublasLtMatmul"); error != kSuccess) return error;
-  // As cuBLASLt, whose list of types has no other.
-  const bool unknown_types =
-      product.result != DType::kF32 && (product.operands == DType::kF32 || product.bias != nullptr);
-  if (unknown_types || product.m == options_.refused_rows) {
+  const bool with_epilogue = product.epilogue != Epilogue::kNone;
+  const bool gradient = product.epilogue == Epilogue::kGeluGradient;
+  const bool bad_epilogue =
+      with_epilogue && (product.accumulate || product.result != DType::kF32 ||
+                        product.n % kEpilogueColumns != 0 || (gradient && product.bias != nullptr));
+  if (bad_epilogue || !Computes(product)) {
     *why = "cublasLtMatmulAlgoGetHeuristic failed: CUBLAS_STATUS_NOT_SUPPORTED";
     return kNoProduct;
   }
@@ -367,16 +377,20 @@ CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* 
       !reaches(product.b, product.k * product.n, product.operands) ||
       !reaches(product.d, product.m * product.n, product.result) ||
       (product.bias != nullptr && !reaches(product.bias, product.n, DType::kF32)) ||
+      (with_epilogue && !reaches(product.pre, product.m * product.n, DType::kF32)) ||
       !Reaches(product.workspace, static_cast<size_t>(product.workspace_bytes))) {
     return kIllegalAddress;
   }
-  for (const void* const pointer : {product.a, product.b, static_cast<const void*>(product.d),
-                                    static_cast<const void*>(product.bias)}) {
+  for (const void* const pointer :
+       {product.a, product.b, static_cast<const void*>(product.d),
+        static_cast<const void*>(product.bias), static_cast<const void*>(product.pre)}) {
     if (reinterpret_cast<uintptr_t>(pointer) % kProductAlignment == 0) continue;
     *why = "cublasLtMatmul failed: less aligned than its algorithm was chosen for";
     return kNoProduct;
   }
   ++holdings_->products;
+  holdings_->gelus += product.epilogue == Epilogue::kGelu;
+  holdings_->gelu_gradients += gradient;
   {
     absl::MutexLock lock(&holdings_->mutex);
     holdings_->product_keys.insert(KeyOf(product));

@@ -39,6 +39,8 @@ struct SoftwareHoldings {
   std::atomic<int64_t> streams{0};
   std::atomic<int64_t> events{0};
   std::atomic<int64_t> products{0};  // computed so far
+  // Those of them with such an epilogue.
+  std::atomic<int64_t> gelus{0}, gelu_gradients{0};
   std::atomic<int64_t> launches{0};  // of kernels, so far
   std::atomic<bool> hangs{false};    // set by a test: nothing that is enqueued is done any more
   // What algorithms of products were chosen by, so far.
@@ -67,6 +69,8 @@ struct SoftwareDriverOptions {
   // Products with so many rows are not supported, and nothing else is wrong.
   int64_t refused_rows = 0;
   std::string uuid = {};
+  // Whether products can have epilogues.
+  bool epilogues = true;
 };
 
 // CUDA as the host side sees it, on a machine without a GPU: device memory is memory of the host,
@@ -106,10 +110,12 @@ class SoftwareDriver final : public CudaDriver {
   Error EventQuery(CUevent_st* event) override;
   Error MemcpyAsync(void* to, const void* from, size_t bytes, CUstream_st* stream) override;
   Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) override;
+  bool Computes(const Product& product) override;
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override;
   int64_t workspace_bytes() const override { return 4096; }
   std::string model() const override { return "software device"; }
   std::string uuid() const override { return options_.uuid; }
+  std::string pci_address() const override { return "0000:5d:00.0"; }
   std::string numerics_fingerprint() const override { return "software device"; }
 
  private:

@@ -1,5 +1,6 @@
 #include "tests/simt/software_product.h"
 
+#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/fold.h"
@@ -12,6 +13,31 @@ std::vector<float> Widened(const void* data, DType dtype, int64_t elements) {
   std::vector<float> values(static_cast<size_t>(elements));
   CastSerial(data, dtype, values.data(), DType::kF32, elements);
   return values;
+}
+
+// By formulas of its own: like the library's, its GELU has other last bits than the kernels'.
+constexpr double kCubic = 0.044715;
+const double kScale = std::sqrt(2 / M_PI);
+double Gelu(double x) { return 0.5 * x * (1 + std::tanh(kScale * (x + kCubic * x * x * x))); }
+double GeluSlope(double x) {
+  const double t = std::tanh(kScale * (x + kCubic * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kScale * (1 + 3 * kCubic * x * x);
+}
+
+void ApplyEpilogue(const Product& p, std::vector<float>& d) {
+  for (size_t i = 0; i < d.size(); ++i) {
+    switch (p.epilogue) {
+      case Epilogue::kNone:
+        return;
+      case Epilogue::kGelu:
+        p.pre[i] = d[i];
+        d[i] = static_cast<float>(Gelu(d[i]));
+        break;
+      case Epilogue::kGeluGradient:
+        d[i] = static_cast<float>(d[i] * GeluSlope(p.pre[i]));
+        break;
+    }
+  }
 }
 
 }  // namespace
@@ -29,6 +55,7 @@ void MultiplyOnHost(const Product& p) {
   if (p.bias != nullptr) {
     for (int64_t i = 0; i < p.m * p.n; ++i) d[static_cast<size_t>(i)] += p.bias[i % p.n];
   }
+  ApplyEpilogue(p, d);
   CastSerial(d.data(), DType::kF32, p.d, p.result, p.m * p.n);
 }
 

@@ -51,6 +51,7 @@ class SeparateDevice final : public Accelerator, public MemorySource {
 
   absl::string_view name() const override { return "separate:0"; }
   absl::string_view model() const override { return "processor with memory of its own"; }
+  std::string pci_address() const override { return "0000:00:00.0"; }
   absl::string_view numerics_fingerprint() const override { return "cpu"; }
   MemorySource* memory() override { return this; }
   int64_t memory_bytes() const override { return bytes_; }

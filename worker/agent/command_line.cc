@@ -45,11 +45,14 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option("--nccl", flags.nccl,
                  "NCCL, for groups with other GPUs: auto, none, or the library's file")
       ->capture_default_str();
+  app.add_option("--nvml-library", flags.nvml_library,
+                 "What a GPU's readings for /metrics come from (default: libnvidia-ml.so.1)");
   app.add_option("--devices", flags.devices,
                  "Supervise one worker process a device: all, or cpu:COUNT for so many CPU slots")
       ->excludes("--device")
       ->excludes("--device-library")
-      ->excludes("--nccl");
+      ->excludes("--nccl")
+      ->excludes("--nvml-library");
   app.add_option("--name", flags.name, "This host's part of the worker id (default: host name)");
   app.add_option("--data-root", flags.data_root, "Jobs may read below this directory only");
   app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");

@@ -27,6 +27,7 @@ struct WorkerFlags {
   std::string device = "cpu:0";
   std::string device_library;
   std::string nccl = "auto";
+  std::string nvml_library;
   std::string devices;
   std::string name;
   std::string data_root;

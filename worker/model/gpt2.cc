@@ -67,7 +67,8 @@ void Gpt2::AttentionForward(int64_t layer, const UnitParams& params,
                   kept.middle, rows, part_.attention_channels());
 }
 
-void Gpt2::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
+void Gpt2::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch,
+                      bool output_follows) {
   const int64_t rows = RowsOf(micro_batch);
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
@@ -75,16 +76,16 @@ void Gpt2::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch&
   ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b),
                         stream_.NormOutput(rows), kept.norm_2_mean, kept.norm_2_rstd,
                         stream_.Rows(rows), channels);
-  ops_.LinearForward(stream_.GatherNorm(rows), At(params, at.fc_w), At(params, at.fc_b), kept.mlp,
-                     rows, channels, part_.ffn);
+  // The same call when it is computed again, for the same bits.
+  ops_.LinearGeluForward(stream_.GatherNorm(rows), At(params, at.fc_w), At(params, at.fc_b),
+                         kept.mlp, activations_.wide(), output_follows, rows, channels, part_.ffn);
 }
 
 void Gpt2::MlpOutput(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
   const int64_t rows = RowsOf(micro_batch);
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* gelu = activations_.wide();  // (N, F)
-  ops_.GeluForward(kept.mlp, gelu, rows * part_.ffn);
+  const float* gelu = activations_.wide();  // (N, F), of MlpForward
   RowLayerForward(gelu, At(params, at.mlp_proj_w), At(params, at.mlp_proj_b), kept.middle,
                   activations_.residual(layer + 1), rows, part_.ffn);
 }
@@ -96,13 +97,12 @@ void Gpt2::MlpBackward(int64_t layer, const UnitParams& params, const UnitGrads&
   const int64_t channels = shape_.hidden;
   const Gpt2BlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);
-  float* wide = activations_.wide();  // (N, F): gelu, then its gradient, then fc's
+  float* wide = activations_.wide();  // (N, F): gelu, then the gradient of its input
 
   stream_.StartGradient(rows);
   ops_.GeluForward(kept.mlp, wide, rows * part_.ffn);
   RowLayerBackward(wide, At(params, at.mlp_proj_w), At(grads, at.mlp_proj_w),
-                   At(grads, at.mlp_proj_b), wide, rows, part_.ffn);
-  ops_.GeluBackward(wide, kept.mlp, wide, rows * part_.ffn);
+                   At(grads, at.mlp_proj_b), wide, rows, part_.ffn, kept.mlp);
 
   ops_.LayerNormForward(kept.middle, At(params, at.ln_2_w), At(params, at.ln_2_b),
                         stream_.NormOutput(rows), kept.norm_2_mean, kept.norm_2_rstd, stream_rows,

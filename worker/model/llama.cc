@@ -79,7 +79,8 @@ void Llama::AttentionForward(int64_t layer, const UnitParams& params,
                   part_.attention_channels());
 }
 
-void Llama::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) {
+void Llama::MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch,
+                       bool) {
   const int64_t rows = RowsOf(micro_batch);
   const LlamaBlockOffsets& at = blocks_[static_cast<size_t>(layer)];
   const BlockActivations& kept = activations_.block(layer);

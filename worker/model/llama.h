@@ -32,7 +32,8 @@ class Llama final : public Transformer {
   void PositionsBackward(const UnitGrads& grads, const MicroBatch& micro_batch) override;
   void AttentionForward(int64_t layer, const UnitParams& params,
                         const MicroBatch& micro_batch) override;
-  void MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) override;
+  void MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch,
+                  bool output_follows) override;
   void MlpOutput(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch) override;
   void MlpBackward(int64_t layer, const UnitParams& params, const UnitGrads& grads,
                    const MicroBatch& micro_batch) override;

@@ -39,7 +39,7 @@ void Transformer::Forward(int unit, absl::Span<const UnitParams> params,
   const UnitParams& own = params[static_cast<size_t>(unit)];
   if (unit == 0) return EmbeddingForward(own, micro_batch);
   AttentionForward(unit - 1, own, micro_batch);
-  MlpForward(unit - 1, own, micro_batch);
+  MlpForward(unit - 1, own, micro_batch, /*output_follows=*/true);
   MlpOutput(unit - 1, own, micro_batch);
 }
 
@@ -62,7 +62,7 @@ void Transformer::BlockBackward(int64_t layer, const UnitParams& params, const U
   // The last block's are still there: nothing has run since but the head.
   if (kept_ == KeptActivations::kBlockInputs && layer != shape_.layers - 1) {
     AttentionForward(layer, params, micro_batch);
-    MlpForward(layer, params, micro_batch);
+    MlpForward(layer, params, micro_batch, /*output_follows=*/false);
   }
   MlpBackward(layer, params, grads, micro_batch);
   AttentionBackward(layer, params, grads, micro_batch);
@@ -90,7 +90,7 @@ void Transformer::RowLayerForward(const float* x, ConstParam w, ConstParam bias,
 }
 
 void Transformer::RowLayerBackward(const float* x, ConstParam w, GradOut dw, GradOut dbias,
-                                   float* dx, int64_t rows, int64_t in) {
+                                   float* dx, int64_t rows, int64_t in, const float* pre) {
   const float* d_out = stream_.FinishGradient();  // (N, C)
   // The bias is added to the member's rows alone.
   const bool all_rows = !part_.place.sequence;
@@ -98,7 +98,11 @@ void Transformer::RowLayerBackward(const float* x, ConstParam w, GradOut dw, Gra
   if (!all_rows && dbias.data != nullptr) {
     ops_.BiasBackward(activations_.d_residual(), dbias, stream_.Rows(rows), shape_.hidden);
   }
-  ops_.LinearBackwardInput(d_out, w, dx, rows, in, shape_.hidden, /*accumulate=*/false);
+  if (pre != nullptr) {
+    ops_.LinearGeluBackwardInput(d_out, w, pre, dx, rows, in, shape_.hidden);
+  } else {
+    ops_.LinearBackwardInput(d_out, w, dx, rows, in, shape_.hidden, /*accumulate=*/false);
+  }
 }
 
 float* Transformer::ColumnLayerBackward(const float* dy, ConstParam w, GradOut dw, GradOut dbias,

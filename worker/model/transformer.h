@@ -35,9 +35,10 @@ class Transformer : public Model {
   // of x (N, in) · wᵀ, + bias + residual. Spends `narrow`.
   void RowLayerForward(const float* x, ConstParam w, ConstParam bias, const float* residual,
                        float* out, int64_t rows, int64_t in);
-  // Its gradients from that of the residual stream (FinishGradient). dx (N, in) may be x.
+  // Its gradients from that of the residual stream (FinishGradient). dx (N, in) may be x; it is
+  // that of `pre` (N, in) where x is the GELU of it, unless that is null.
   void RowLayerBackward(const float* x, ConstParam w, GradOut dw, GradOut dbias, float* dx,
-                        int64_t rows, int64_t in);
+                        int64_t rows, int64_t in, const float* pre = nullptr);
   // A column-split layer's gradients from dy (N, out) and `normed`; returns the gradient of the
   // norm's output (R, C). Spends `narrow`.
   float* ColumnLayerBackward(const float* dy, ConstParam w, GradOut dw, GradOut dbias, int64_t rows,
@@ -52,10 +53,11 @@ class Transformer : public Model {
   // From the block's input to `middle`.
   virtual void AttentionForward(int64_t layer, const UnitParams& params,
                                 const MicroBatch& micro_batch) = 0;
-  // From `middle` to `mlp`, the last that backward reads.
-  virtual void MlpForward(int64_t layer, const UnitParams& params,
-                          const MicroBatch& micro_batch) = 0;
-  // From `mlp` to the block's output.
+  // From `middle` to `mlp`, the last that backward reads; `output_follows`: it is a part of the
+  // forward pass, and MlpOutput comes next.
+  virtual void MlpForward(int64_t layer, const UnitParams& params, const MicroBatch& micro_batch,
+                          bool output_follows) = 0;
+  // From there to the block's output.
   virtual void MlpOutput(int64_t layer, const UnitParams& params,
                          const MicroBatch& micro_batch) = 0;
   // Both replace d_residual: the gradient of their output by that of their input. They may spend

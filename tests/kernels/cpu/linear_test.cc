@@ -77,6 +77,33 @@ TEST(Linear, InputGradientIsTheReferenceAndAccumulates) {
   }
 }
 
+// On the processor a GELU is nothing but the operation that follows.
+TEST(Linear, WithGeluHasTheBitsOfBothOperations) {
+  const auto ops = MakeCpuOps(2);
+  for (const auto& [rows, in, out] : Shapes()) {
+    Draw draw(static_cast<uint32_t>(rows + in + out));
+    const Floats x = draw.Normal(rows * in), dy = draw.Normal(rows * out);
+    const Stored w(draw.Normal(out * in), DType::kBF16), bias(draw.Normal(out), DType::kF32);
+    Floats pre(static_cast<size_t>(rows * out)), y = pre, own_pre = pre, own_y = pre;
+    ops->LinearForward(x.data(), w.param(), bias.param(), pre.data(), rows, in, out);
+    ops->GeluForward(pre.data(), y.data(), rows * out);
+    ops->LinearGeluForward(x.data(), w.param(), bias.param(), own_pre.data(), own_y.data(), true,
+                           rows, in, out);
+    EXPECT_TRUE(SameBits(own_pre, pre));
+    EXPECT_TRUE(SameBits(own_y, y));
+    ops->LinearGeluForward(x.data(), w.param(), bias.param(), own_pre.data(), own_y.data(), false,
+                           rows, in, out);
+    EXPECT_TRUE(SameBits(own_pre, pre));
+
+    const Floats input = draw.Normal(rows * in, 2);
+    Floats dx(static_cast<size_t>(rows * in)), own_dx = dx;
+    ops->LinearBackwardInput(dy.data(), w.param(), dx.data(), rows, in, out, false);
+    ops->GeluBackward(dx.data(), input.data(), dx.data(), rows * in);
+    ops->LinearGeluBackwardInput(dy.data(), w.param(), input.data(), own_dx.data(), rows, in, out);
+    EXPECT_TRUE(SameBits(own_dx, dx));
+  }
+}
+
 TEST(Linear, WeightGradientIsTheReferenceRoundedOnceAndAccumulates) {
   const auto ops = MakeCpuOps(2);
   for (const auto& [rows, in, out] : Shapes()) {
