@@ -64,7 +64,8 @@ ONLY_IN = {
     r"^cublasLt": ["kernels/cuda/matmul"],
     r"^cuda_runtime": ["kernels/cuda/runtime_driver", "kernels/cuda/simt.h"],
     r"^yaml-cpp/": ["client/"],
-    r"^prometheus/": ["common/metrics", "coordinator/", "worker/train/", "worker/agent/", "worker/main", "tests"],
+    r"^prometheus/": ["common/metrics", "coordinator/", "worker/train/", "worker/agent/", "worker/main", "bench/scrape",
+                       "tests"],
 }
 
 # The pure parts know neither clocks nor files, sockets or threads.

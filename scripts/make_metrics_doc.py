@@ -24,7 +24,7 @@ LABELS = {
     "sherd_collective_bytes_total": ("group", "job", "op", "rank", "transport"),
     "sherd_collective_messages_total": ("group", "job", "op", "rank", "transport"),
     "sherd_collective_seconds": ("group", "job", "op", "rank", "transport"),
-    "sherd_disk_bytes": ("disk",), "sherd_disk_free_bytes": ("disk",),
+    "sherd_device_peak_flops": (), "sherd_disk_bytes": ("disk",), "sherd_disk_free_bytes": ("disk",),
     "sherd_job_restarts_total": ("reason",), "sherd_job_warnings_total": ("kind",),
     "sherd_jobs": ("state",), "sherd_workers": ("status",), "sherd_workers_lost_total": ("how",),
     "sherd_memory_bytes": ("job", "pool", "rank"), "sherd_memory_peak_bytes": ("job", "pool", "rank"),

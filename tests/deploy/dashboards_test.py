@@ -20,6 +20,8 @@ import yaml  # noqa: E402
 # What Grafana would put in for its own variable.
 RATE_INTERVAL = "5s"
 WORKERS = 3
+# Of a worker, FLOP/s: more than any processor does for one.
+PEAK = 1e13
 SCRAPES_ENOUGH = 8
 
 
@@ -37,7 +39,7 @@ class Dashboards(EndToEnd):
         self.assertTrue(PROGRAM.exists(), f"{PROGRAM} is missing: scripts/setup.sh --checks brings it")
         self.started = time.time()
         coordinator = self.start_coordinator("--metrics", "127.0.0.1:0")
-        self.supervisor = self.start_workers(WORKERS, "--metrics", "127.0.0.1:0")
+        self.supervisor = self.start_workers(WORKERS, "--metrics", "127.0.0.1:0", "--peak-flops", f"{PEAK:g}")
         self.prometheus = Prometheus(self, coordinator, self.supervisor)
         wait_for(lambda: self.prometheus.discover() == WORKERS, "every worker's metrics port")
         self.wait_for_workers(WORKERS)
@@ -68,6 +70,20 @@ class Dashboards(EndToEnd):
     def assert_data(self, expression):
         found = self.prometheus.values_of(expression, self.started, time.time())
         self.assertTrue(found, f"No data: {expression}")
+
+    def assert_utilised(self, values):
+        """F56: MFU is operations over the stated peak of the ranks that did them, and below 1."""
+        panels = {title: expression for title, expression in house.queries_of(house.load_dashboards()["job.json"])}
+        now = time.time()
+
+        def mean(title):
+            numbers = self.prometheus.values_of(filled(panels[title], values), self.started, now)
+            return sum(numbers) / len(numbers), max(numbers)
+
+        (share, most), (flops, _) = mean("MFU"), mean("Compute")
+        self.assertLess(most, 1)
+        # While ranks are missing both say so at moments of their own.
+        self.assertAlmostEqual(share * PEAK * (WORKERS - 1) / flops, 1, delta=0.5)
 
     def assert_documented(self):
         """docs/metrics.md, which is made from the sources, says of each series what the daemons serve."""
@@ -108,6 +124,7 @@ class Dashboards(EndToEnd):
                 for selector in re.findall(r"sherd_\w+(?:\{[^}]*\})?", rule["expr"]):
                     with self.subTest(alert=rule["alert"], series=selector):
                         self.assert_data(selector)
+        self.assert_utilised(values)
         self.assert_documented()
         rules = self.prometheus.ask("rules")["groups"]
         self.assertEqual({rule["health"] for group in rules for rule in group["rules"]}, {"ok"})

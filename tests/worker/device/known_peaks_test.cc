@@ -1,0 +1,21 @@
+#include "worker/device/known_peaks.h"
+
+#include <gtest/gtest.h>
+
+namespace sherd {
+namespace {
+
+// F56: a share of another card's peak would be wrong.
+TEST(KnownPeaks, AreOfTheCardAndOfNoneThatIsCalledAlike) {
+  EXPECT_EQ(KnownPeakFlops("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(KnownPeakFlops("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(KnownPeakFlops("NVIDIA H200 NVL"), 835e12);
+  EXPECT_EQ(KnownPeakFlops("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(KnownPeakFlops("NVIDIA GB200"), 2500e12);
+  for (const char* unknown : {"", "NVIDIA H20", "NVIDIA GeForce RTX 4090", "software device"}) {
+    EXPECT_EQ(KnownPeakFlops(unknown), 0) << unknown;
+  }
+}
+
+}  // namespace
+}  // namespace sherd
