@@ -43,7 +43,8 @@ class Rank {
       : metrics_(registry, "job-1", "job", "hybrid", 0, {"shm", "shm", "tcp", "shm", "shm"}) {
     v1::RankLedger ledger;
     for (int pool = 0; pool < kPools; ++pool) {
-      (*ledger.mutable_memory())[NameOf(static_cast<Pool>(pool))].set_predicted(1 << 20);
+      (*ledger.mutable_memory())[std::string(NameOf(static_cast<Pool>(pool)))].set_predicted(1
+                                                                                             << 20);
     }
     metrics_.RecordPrediction(ledger);
   }
@@ -58,7 +59,7 @@ class Rank {
       }
     }
     phases_.forward += 0.1;
-    metrics_.RecordStep({.loss = 5.5, .grad_norm = 1, .tokens = 1024}, 0.1, step_, 1e-3, 1e9, 8);
+    metrics_.RecordStep(figures_, 0.1, step_, 1e-3, 1e9, 8);
     metrics_.RecordPhases(phases_);
     metrics_.RecordMemory(meter_);
     metrics_.RecordWire(counts_);
@@ -68,6 +69,7 @@ class Rank {
  private:
   TrainMetrics metrics_;
   MemoryMeter meter_;
+  const StepFigures figures_ = {};
   GroupCounts counts_ = {};
   PhaseSeconds phases_;
   int64_t step_ = 0;

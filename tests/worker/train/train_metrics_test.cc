@@ -37,7 +37,7 @@ class TrainMetricsTest : public ::testing::Test {
   void Step(TrainMetrics& metrics) {
     ++step_;
     counts_[static_cast<size_t>(step_ % kWireGroups)][0].Count(1e-3);
-    metrics.RecordStep({.loss = 5.5, .grad_norm = 1, .tokens = 64}, 0.1, step_, 1e-3, 1e9, 4);
+    metrics.RecordStep(figures_, 0.1, step_, 1e-3, 1e9, 4);
     metrics.RecordPhases({.forward = 0.1 * static_cast<double>(step_)});
     metrics.RecordMemory(meter_);
     metrics.RecordWire(counts_);
@@ -48,6 +48,7 @@ class TrainMetricsTest : public ::testing::Test {
 
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   MemoryMeter meter_;
+  const StepFigures figures_ = {};
   GroupCounts counts_ = {};
   int64_t step_ = 0;
 };
@@ -61,7 +62,8 @@ FileDescriptor Ask(int port) {
   const timeval limit = {.tv_sec = 20, .tv_usec = 0};
   EXPECT_EQ(::setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
   EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(::send(client.get(), kRequest, sizeof(kRequest) - 1, 0), sizeof(kRequest) - 1);
+  constexpr ssize_t kBytes = sizeof(kRequest) - 1;
+  EXPECT_EQ(::send(client.get(), kRequest, kBytes, 0), kBytes);
   return client;
 }
 
