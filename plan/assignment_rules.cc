@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "plan/job_spec.h"
+#include "plan/model_folder.h"
 #include "plan/parallel_rules.h"
 #include "plan/strategy.h"
 #include "plan/world_layout.h"
@@ -17,9 +18,12 @@ absl::Status Wrong(const Parts&... parts) {
 
 absl::Status CheckSpec(const v1::JobSpec& spec) {
   const v1::InvalidFields invalid = ValidateJobSpec(spec);
-  if (invalid.fields_size() == 0) return absl::OkStatus();
-  const v1::InvalidField& first = invalid.fields(0);
-  return Wrong("has a job that is not valid: ", first.field(), ": ", first.description());
+  if (invalid.fields_size() > 0) {
+    const v1::InvalidField& first = invalid.fields(0);
+    return Wrong("has a job that is not valid: ", first.field(), ": ", first.description());
+  }
+  if (AwaitsShape(spec.model())) return Wrong("has a model whose shape was not looked up");
+  return absl::OkStatus();
 }
 
 // The specification is valid.
@@ -43,6 +47,12 @@ absl::Status CheckRestore(const v1::JobSpec& spec, const v1::RestorePlan& restor
     SHERD_RETURN_IF_ERROR(CheckSpec(held));
   }
   SHERD_RETURN_IF_ERROR(CheckWorld(held, restore.world()));
+  // Shards are cut of what a place in the tensor-parallel group holds.
+  if (TensorDegreeOf(held.parallel()) != TensorDegreeOf(spec.parallel())) {
+    return Wrong("restores a version of tensor-parallel groups of ",
+                 TensorDegreeOf(held.parallel()), " ranks in such of ",
+                 TensorDegreeOf(spec.parallel()));
+  }
   for (const v1::RestoreSource& source : restore.sources()) {
     if (source.owner() < 0 || source.owner() >= restore.world()) {
       return Wrong("restores the shard of rank ", source.owner(), " of a world of ",
@@ -66,12 +76,12 @@ absl::Status CheckAssignment(const v1::Assignment& assignment) {
     return Wrong("has ", assignment.ranks_on_host(), " ranks on its host, of a world of ", world);
   }
   SHERD_RETURN_IF_ERROR(CheckSpec(assignment.spec()));
-  // A probe lays nothing out.
-  const bool probes = assignment.has_trial() && assignment.trial().steps() == 0;
-  if (!probes) SHERD_RETURN_IF_ERROR(CheckWorld(assignment.spec(), world));
   if (assignment.has_trial() && assignment.trial().steps() < 0) {
     return Wrong("tries ", assignment.trial().steps(), " steps");
   }
+  // A probe lays nothing out, and restores nothing.
+  if (assignment.has_trial() && assignment.trial().steps() == 0) return absl::OkStatus();
+  SHERD_RETURN_IF_ERROR(CheckWorld(assignment.spec(), world));
   if (!assignment.has_restore()) return absl::OkStatus();
   return CheckRestore(assignment.spec(), assignment.restore());
 }

@@ -77,12 +77,16 @@ options=(--timestamp "$moment"
 out=$scratch/programs/out
 if [ -z "$programs" ]; then
   stage "the stage that compiles"
-  cache=$(ccache --get-config cache_dir)
-  mkdir -p "$cache"
+  cached=()
+  if command -v ccache >/dev/null; then
+    cache=$(ccache --get-config cache_dir)
+    mkdir -p "$cache"
+    # What else the cache knows a result by: the language of messages. Builds in other folders share it.
+    cached=(--volume "$cache:/root/.cache/ccache" --env CCACHE_BASEDIR=/src --env CCACHE_NOHASHDIR=1 --env LANG --env LC_ALL)
+  fi
   # Without the image's time: the compiler's own is what the cache knows it by.
-  buildah "${store[@]}" bud "${common[@]}" --volume "$cache:/root/.cache/ccache" --target build -t sherd-build . \
-    >"$work/log" 2>&1 || give_up
-  options+=(--build-context "build=container-image://sherd-build")
+  buildah "${store[@]}" bud "${common[@]}" "${cached[@]}" --target build -t sherd-build . >"$work/log" 2>&1 || give_up
+  options+=(--build-context "build=container-image://localhost/sherd-build")
 else
   given=("$programs"/sherd "$programs"/sherd-coordinator "$programs"/sherd-worker)
   if [ "$name" = sherd ]; then
@@ -98,7 +102,8 @@ else
 fi
 stage "the image"
 buildah "${store[@]}" bud "${common[@]}" "${options[@]}" -t "$name:$version" . > "$work/log" 2>&1 || give_up
-# What the image of this name was before.
+# The stage that has compiled, and what the image of this name was before.
+[ -n "$programs" ] || buildah "${store[@]}" rmi sherd-build >/dev/null
 buildah "${store[@]}" rmi --prune >/dev/null
 if [ -n "$output" ]; then
   rm -f "$output"

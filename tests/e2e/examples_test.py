@@ -1,5 +1,6 @@
-"""What is shown is what runs: every job file that is given as an example, and the commands of README.md and of
-scripts/quickstart.sh, word for word but for the number of steps."""
+"""What is shown is what runs: every job file that is given as an example, the commands of README.md and of
+scripts/quickstart.sh, and those of docs/ that need nothing but Sherd and openssl; word for word but for the number of
+steps."""
 
 import os
 import pathlib
@@ -8,7 +9,8 @@ import shutil
 import subprocess
 import unittest
 
-from harness import BIN, LIMIT, EndToEnd
+from harness import BIN, JOB, LIMIT, EndToEnd
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
@@ -17,14 +19,26 @@ STEPS = 6
 SCRIPTS = "scripts/quickstart.sh"
 
 
-def fences(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def fences(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def documented(page):
+    return (ROOT / "docs" / page).read_text()
+
+
+def merged(whole, part):
+    """A job with the keys of a part of one."""
+    if not isinstance(whole, dict) or not isinstance(part, dict):
+        return part
+    return {**whole, **{key: merged(whole.get(key), value) for key, value in part.items()}}
 
 
 def shortened(text):
     """Fewer steps, wherever they are said."""
     for pattern, value in ((r"\bsteps: \d+", f"steps: {STEPS}"), (r"\bwarmup: \d+", "warmup: 2"),
-                           (r"\btrain\.steps=\d+", f"train.steps={STEPS}")):
+                           (r"\btrain\.steps=\d+", f"train.steps={STEPS}"),
+                           (r"\bcheckpoint\.every=\d+", f"checkpoint.every={STEPS // 2}")):
         text = re.sub(pattern, value, text)
     return text
 
@@ -58,9 +72,20 @@ class Examples(EndToEnd):
         for path in files:
             with self.subTest(path.name):
                 self.assertIn("peak", self.shell(f"sherd plan {path} --workers 4"))
-        [job] = fences("yaml")
+        [job] = fences(README, "yaml")
         (self.tree / "tiny.yaml").write_text(job)
         self.assertIn("peak", self.shell("sherd plan tiny.yaml --workers 4"))
+        parts = 0
+        for page in (ROOT / "docs").glob("*.md"):
+            for part in map(yaml.safe_load, fences(page.read_text(), "yaml")):
+                if "kind" in part:  # Kubernetes'
+                    continue
+                parts += 1
+                whole = part if "name" in part else merged(yaml.safe_load(job), part)
+                (self.tree / "part.yaml").write_text(yaml.safe_dump(whole))
+                with self.subTest(page.name, part=part):
+                    self.assertIn("peak", self.shell("sherd plan part.yaml --workers 4"))
+        self.assertGreaterEqual(parts, 3)
 
     def test_the_table_of_strategies_is_what_the_command_prints(self):
         command = re.search(r"`(sherd plan --compare --params [^`]+)`:\n\n```\n(.*?)```", README, re.DOTALL)
@@ -77,7 +102,7 @@ class Examples(EndToEnd):
                     self.assertIn("predicted = measured to the byte on all 4 ranks", said)
 
     def test_every_block_of_commands_runs(self):
-        blocks = [block for block in fences("sh") if SCRIPTS not in block]
+        blocks = [block for block in fences(README, "sh") if SCRIPTS not in block]
         self.assertEqual(len(blocks), 2)
         said = [self.shell(block + "\nwait") for block in blocks]
         self.assertIn("predicted = measured to the byte on all 4 ranks", said[0])
@@ -85,6 +110,29 @@ class Examples(EndToEnd):
         self.assertRegex(said[1], rf"step {STEPS}/{STEPS}\b")
         # The two that were started in the background were told to end, and did.
         self.assertEqual(len(re.findall(r"\bidle\b", said[1])), 4)
+
+    def test_a_job_goes_on_from_the_checkpoint_of_another(self):
+        [block] = fences(documented("job-file.md"), "sh")
+        (self.tree / "text").write_text("what is shown is what runs\n" * 100)
+        for name, steps in ("first", STEPS), ("second", 2 * STEPS):
+            (self.tree / f"{name}.yaml").write_text(
+                JOB.format(name=name, text="text", steps=steps, strategy="zero3", workers=4, out=name))
+        said = self.shell(block)
+        steps = [int(step) for step in re.findall(r"^step (\d+)/", said, re.MULTILINE)]
+        self.assertEqual(steps, list(range(1, 2 * STEPS + 1)))
+
+    def test_certificates_and_tokens_let_in_whom_they_name(self):
+        page = documented("security.md")
+        certificates, tokens = fences(page, "sh")
+        *token, call = tokens.splitlines()
+        host, port = re.search(r"--coordinator (\S+):(\d+)", call).groups()
+        coordinator = (f"sherd-coordinator --listen {host}:{port} --data-dir state --tokens tokens --tls-ca ca.pem "
+                       "--tls-certificate coordinator.pem --tls-key coordinator.key &")
+        script = [f"ip addr add {host}/32 dev lo", certificates, *token, coordinator, call]
+        self.assertIn("JOB", self.shell("\n".join([*script, "kill %1", "wait"])).upper())
+        # Another token is nobody's.
+        stranger = "openssl rand -hex 32 > anna.token"
+        self.assertEqual(self.shell("\n".join([*script[:-1], stranger, f"! {call}", "kill %1", "wait"])), "")
 
     def test_the_quickstart_trains_and_samples(self):
         script = (ROOT / SCRIPTS).read_text()

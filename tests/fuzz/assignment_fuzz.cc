@@ -1,9 +1,10 @@
 // What a coordinator gives a worker to do. An assignment that is taken can be planned, and the rest
 // of what is looked at before anything is formed ends in words.
 
-#include <string>
+#include <cstdint>
 
 #include "plan/assignment_rules.h"
+#include "plan/holdings.h"
 #include "plan/job_spec.h"
 #include "plan/ledger.h"
 #include "sherd/v1/layout.pb.h"
@@ -16,6 +17,8 @@ namespace {
 constexpr int kMostRanks = 64;
 constexpr int64_t kMostLayers = 64;
 constexpr int64_t kMostPasses = 1 << 14;
+// A plan is made of each.
+constexpr int kMostOthers = 4;
 
 // A refusal says what is wrong.
 bool Taken(const absl::Status& status) {
@@ -28,6 +31,22 @@ void LookAtGroup(const sherd::v1::Assignment& assignment, const sherd::RankGroup
   FUZZ_CHECK(group.ranks[static_cast<size_t>(group.index)] == assignment.rank());
   const auto addresses = sherd::AddressesOf(assignment, group);
   if (Taken(addresses.status())) FUZZ_CHECK(addresses->size() == group.ranks.size());
+}
+
+// What it goes on with is cut as the rank's state is, by whoever held it.
+void LookAtVersion(const sherd::v1::Assignment& assignment) {
+  const sherd::v1::RestorePlan& restore = assignment.restore();
+  if (!assignment.has_restore() || !restore.checkpoint().empty()) return;
+  if (restore.world() > kMostRanks || restore.sources_size() > kMostOthers) return;
+  sherd::v1::JobSpec held = assignment.spec();
+  if (restore.has_parallel()) *held.mutable_parallel() = restore.parallel();
+  for (const int owner : sherd::SourceParts(held.parallel(), assignment.spec(), restore.world(),
+                                            assignment.world(), assignment.rank())) {
+    FUZZ_CHECK(owner >= 0 && owner < restore.world());
+  }
+  for (const sherd::v1::RestoreSource& source : restore.sources()) {
+    sherd::BuildRankPlan(held, source.owner(), restore.world());
+  }
 }
 
 }  // namespace
@@ -48,10 +67,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const sherd::RankPlan plan = sherd::BuildRankPlan(spec, assignment.rank(), assignment.world());
-  const auto groups = sherd::FindGroups(assignment, plan);
+  LookAtVersion(assignment);
   Taken(sherd::CheckShards(assignment, plan));
-  Taken(sherd::CheckStoredFor(assignment));
+  const bool stores = Taken(sherd::CheckStoredFor(assignment));
+  const auto groups = sherd::FindGroups(assignment, plan);
   if (!Taken(groups.status())) return 0;
+  if (stores && assignment.stored_for_size() <= kMostOthers) {
+    const sherd::v1::RankLedger ledger = sherd::PredictLedger(assignment, plan, 1);
+    for (const auto& [pool, line] : ledger.memory()) FUZZ_CHECK(line.predicted() >= 0);
+  }
   for (const sherd::RankGroup* group :
        {&groups->data, &groups->sharers, &groups->replicas, &groups->tensor, &groups->kv_copies}) {
     LookAtGroup(assignment, *group);

@@ -159,6 +159,11 @@ def assignments(job_pb2, layout_pb2):
     yield "restore", make("ddp", groups=far, peers=peers[1:], reported_step=3, network_peers=[
         {"rank": 0, "address": b"tcp:10.0.0.1:4000"}, {"rank": 1, "shared_bytes": 11, "address": b"2:4000"}],
         restore={"epoch": 1, "world": 3, "step": 3, "secret": b"t", "sources": [{"owner": 2, "address": "unix-abstract:a"}]})
+    relaid = make("zero3", groups=groups, peers=peers, restore={"epoch": 1, "world": 4, "step": 3, "sources": [{"owner": 1}]})
+    relaid.restore.parallel.CopyFrom(job_pb2.ParallelSpec(
+        strategy=job_pb2.STRATEGY_HYBRID, shard_group=2, tensor=1, zero1_gradients=job_pb2.GRADIENT_REDUCTION_REDUCE_SCATTER,
+        recompute=job_pb2.RECOMPUTE_NONE, offload=job_pb2.OFFLOAD_NONE))
+    yield "other-layout", relaid
     cut = [{"kind": kinds.GROUP_KIND_SHARD, "ranks": [1], "shares_memory": True},
            {"kind": kinds.GROUP_KIND_REPLICA, "ranks": [0, 1], "shares_memory": True}]
     hybrid = make("hybrid", groups=groups + cut, peers=peers)

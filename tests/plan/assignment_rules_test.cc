@@ -69,6 +69,11 @@ TEST(AssignmentRules, AJobIsOneThatItsWorldCanTrain) {
   EXPECT_THAT(Problem([](v1::Assignment& a) { a.mutable_spec()->mutable_model()->set_heads(3); }),
               HasSubstr("job that is not valid: model."));
   EXPECT_THAT(Problem([](v1::Assignment& a) {
+                a.mutable_spec()->mutable_model()->set_from("gpt2");
+                a.mutable_spec()->mutable_model()->set_layers(0);
+              }),
+              HasSubstr("shape was not looked up"));
+  EXPECT_THAT(Problem([](v1::Assignment& a) {
                 a.mutable_spec()->mutable_parallel()->set_strategy(v1::STRATEGY_AUTO);
               }),
               HasSubstr("strategy that nobody executes"));
@@ -99,6 +104,12 @@ TEST(AssignmentRules, AVersionIsOfAWorldThatItsLayoutAllows) {
                 a.mutable_restore()->mutable_parallel()->set_tensor(2);
               }),
               HasSubstr("world of 3, which is no multiple of 2"));
+  EXPECT_THAT(Problem([](v1::Assignment& a) {
+                *a.mutable_restore()->mutable_parallel() = a.spec().parallel();
+                a.mutable_restore()->mutable_parallel()->set_tensor(2);
+                a.mutable_restore()->set_world(4);
+              }),
+              HasSubstr("tensor-parallel groups of 2 ranks in such of 1"));
 }
 
 }  // namespace

@@ -95,6 +95,7 @@ TrainPosition RankTrainer::Position() {
 }
 
 absl::Status RankTrainer::RunAssignment(TrainObserver& observer, TrainResult& result) {
+  result.operation = "reading the assignment";
   SHERD_RETURN_IF_ERROR(CheckAssignment(assignment_));
   if (!measures()) return FormAndRun(observer, result);
   TrialObserver silent(observer);
