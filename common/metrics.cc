@@ -17,6 +17,9 @@
 namespace sherd {
 namespace {
 
+// Who are served at one time: one may stand still in the middle of a page.
+constexpr size_t kReaders = 2;
+
 // What is free is looked at when it is asked for.
 class Disks final : public prometheus::Collectable {
  public:
@@ -68,7 +71,7 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
   impl->disks = std::make_shared<Disks>(std::move(disks));
   // The exposer reports a taken port by an exception.
   try {
-    impl->exposer = std::make_unique<prometheus::Exposer>(address, /*num_threads=*/1);
+    impl->exposer = std::make_unique<prometheus::Exposer>(address, kReaders);
   } catch (const std::exception& error) {
     return absl::UnavailableError(
         absl::StrCat("cannot serve metrics at ", address,

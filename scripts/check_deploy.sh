@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Manifests, image, compose file and units: that they are sound, that mistakes in them are found, and that pods of the
 # manifests run. Needs the release build. What reads schemas comes from PyPI, into an environment below build/.
+#   [SHERD_COMPILE_IMAGE=1] scripts/check_deploy.sh    1: the image's programs are compiled in it, which takes minutes more
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=build/deploy-venv
@@ -15,7 +16,9 @@ fi
 export SHERD_BIN=${SHERD_BIN:-$PWD/build/release/bin} PYTHONDONTWRITEBYTECODE=1
 suites=(manifests images)
 # The image of these programs, whose files the pods then have.
-if SHERD_IMAGE=$(scripts/build_image.sh --programs "$SHERD_BIN"); then
+given=(--programs "$SHERD_BIN")
+[ -z "${SHERD_COMPILE_IMAGE-}" ] || given=()
+if SHERD_IMAGE=$(scripts/build_image.sh "${given[@]}"); then
   export SHERD_IMAGE
   suites+=(image)
 elif [ $? = 77 ]; then

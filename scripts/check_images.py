@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Fails when the image, the compose file or the systemd units are not what their programs and our daemons take.
+"""Fails when an image, the compose file or the systemd units are not what their programs and our daemons take.
 
   scripts/check_images.py --bin build/release/bin
 
-Builds and starts nothing: the Dockerfile is read; the compose file is held against the schema of the Compose
+Builds and starts nothing: Dockerfiles are read; the compose file is held against the schema of the Compose
 specification (of PyPI's docker-compose), the units against systemd-analyze where it is there, Prometheus' configuration
 against promtool, command lines against the binaries' own --help, the image's packages against the libraries that the
 binaries ask for.
@@ -93,11 +93,41 @@ def check_dockerfile(text, version):
             yield f"no label {label}"
     if f"VERSION={version}" not in text:
         yield f"the version is not {version}"
-    lists = "".join(path.read_text() for folder in ("client", "coordinator", "worker")
+    lists = "".join(path.read_text() for folder in ("client", "coordinator", "kernels", "worker")
                     for path in (ROOT / folder).rglob("CMakeLists.txt"))
     for target in re.search(r"--target ([\w -]+)", text).group(1).split():
-        if not re.search(rf"(sherd_binary|add_executable)\(\s*{target}\b", lists):
+        if not re.search(rf"(sherd_binary|add_executable|add_library)\(\s*{target}[\s)]", lists):
             yield f"no target {target}"
+
+
+def common_instructions(text):
+    """Of the last stage, what images with CUDA and without have in common."""
+    own = re.compile(r"LABEL|ENV|COPY --from=")
+    return [f"{word} {argument}" for word, argument in stages(text)[-1][1] if not own.match(f"{word} {argument}")]
+
+
+def check_cuda_dockerfile(text, other):
+    """What the image with the back end for GPUs has beside what `other`, without it, has."""
+    toolkit = re.search(r"FROM nvidia/cuda:(\d+\.\d+)\S* AS toolkit", text)
+    needed = re.search(r"VERSION_LESS (\d+\.\d+)", read("kernels/cuda/CMakeLists.txt")).group(1)
+    if toolkit is None:
+        yield "no stage with CUDA's toolkit"
+        return
+    if [int(part) for part in toolkit.group(1).split(".")] < [int(part) for part in needed.split(".")]:
+        yield f"CUDA {toolkit.group(1)} is older than {needed}, with which no back end is built"
+    if f"--from=toolkit /usr/local/cuda-{toolkit.group(1)} /usr/local/cuda" not in text:
+        yield f"the toolkit is not that of CUDA {toolkit.group(1)}"
+    # worker/device/open_device.cc looks in ../lib/sherd of the program's directory.
+    if not re.search(r"/out/lib/sherd \S*/libsherd_cuda\.so", text) or "COPY --from=build /out/ /usr/" not in text:
+        yield "the back end is not where a worker looks for it"
+    if f"libcublasLt.so.{toolkit.group(1).split('.')[0]} " not in text.replace(")", " "):
+        yield f"not the cuBLASLt of CUDA {toolkit.group(1)}"
+    given = dict(argument.split("=", 1) for word, argument in stages(text)[-1][1] if word == "ENV")
+    if not {"compute", "utility"} <= set(given.get("NVIDIA_DRIVER_CAPABILITIES", "").split(",")):
+        yield "the driver's libraries are not asked for"
+    ours, theirs = common_instructions(text), common_instructions(other)
+    yield from (f"not as in the other image: {line}" for line in ours if line not in theirs)
+    yield from (f"only in the other image: {line}" for line in theirs if line not in ours)
 
 
 def packages_needed(binaries):
@@ -268,7 +298,10 @@ def check_systemd():
 
 def check_all(binaries, promtool):
     help_of, version = check_manifests.helper(binaries), project_version()
-    yield from (f"Dockerfile: {problem}" for problem in check_dockerfile(read("deploy/docker/Dockerfile"), version))
+    plain, cuda = (read(f"deploy/docker/{name}") for name in ("Dockerfile", "Dockerfile.cuda"))
+    yield from (f"Dockerfile: {problem}" for problem in check_dockerfile(plain, version))
+    yield from (f"Dockerfile.cuda: {problem}" for problem in check_dockerfile(cuda, version))
+    yield from (f"Dockerfile.cuda: {problem}" for problem in check_cuda_dockerfile(cuda, plain))
     yield from check_packages(listed_packages(), packages_needed(binaries))
     compose, scraping = (yaml.safe_load(read(f"deploy/compose/{name}")) for name in ("compose.yaml", "prometheus.yml"))
     yield from (f"compose.yaml: {problem}" for problem in check_compose(compose, scraping, help_of, version))
@@ -281,6 +314,8 @@ def check_all(binaries, promtool):
         tag = yaml.safe_load(read(f"deploy/kubernetes/{folder}/kustomization.yaml"))["images"][0]["newTag"]
         if tag != version:
             yield f"deploy/kubernetes/{folder}: the image's version is {tag}, the project's {version}"
+    if f"image: sherd-cuda:{version}\n" not in read("deploy/kubernetes/components/gpu/workers.yaml"):
+        yield f"deploy/kubernetes/components/gpu: the image's version is not {version}"
 
 
 def main():

@@ -65,7 +65,7 @@ ONLY_IN = {
     r"^cuda_runtime": ["kernels/cuda/runtime_driver", "kernels/cuda/simt.h"],
     r"^yaml-cpp/": ["client/"],
     r"^prometheus/": ["common/metrics", "coordinator/", "worker/device/gpu_metrics", "worker/train/",
-                      "worker/agent/", "worker/main", "tests"],
+                      "worker/agent/", "worker/main", "bench/scrape", "tests"],
 }
 
 # The pure parts know neither clocks nor files, sockets or threads.

@@ -213,9 +213,16 @@ def size(quantity):
 
 
 def check_devices(spec):
-    """Whoever asks for GPUs may be where they are, and has shared memory of a size that its own limit holds."""
+    """Who asks for GPUs has a worker on each and the image for them, may be where they are, and has shared memory of a
+    size that its own limit holds."""
     for container in spec["containers"]:
         limits = container.get("resources", {}).get("limits", {})
+        slots = [word.removeprefix("--devices=cuda:") for word in container.get("args", [])
+                 if word.startswith("--devices=cuda:")]
+        if slots != [limits[key] for key in ("nvidia.com/gpu",) if key in limits]:
+            yield f"{container['name']}: it has workers on GPUs {slots} and asks for {limits.get('nvidia.com/gpu')}"
+        if bool(slots) != container["image"].rsplit("/", 1)[-1].startswith("sherd-cuda:"):
+            yield f"{container['name']}: workers on GPUs go with the image sherd-cuda, and that with them"
         if "nvidia.com/gpu" not in limits:
             continue
         if not any(each.get("key") == "nvidia.com/gpu" for each in spec.get("tolerations", [])):

@@ -25,7 +25,7 @@ LABELS = {
     "sherd_collective_bytes_total": ("group", "job", "op", "rank", "transport"),
     "sherd_collective_messages_total": ("group", "job", "op", "rank", "transport"),
     "sherd_collective_seconds": ("group", "job", "op", "rank", "transport"),
-    "sherd_disk_bytes": ("disk",), "sherd_disk_free_bytes": ("disk",),
+    "sherd_device_peak_flops": (), "sherd_disk_bytes": ("disk",), "sherd_disk_free_bytes": ("disk",),
     "sherd_gpu_clock_hertz": ("clock", *GPU), "sherd_gpu_throttle_reason": (*GPU[:1], "reason", *GPU[1:]),
     "sherd_gpu_nvlink_bytes_total": (*GPU[:1], "direction", *GPU[1:]),
     "sherd_gpu_pcie_bytes_per_second": (*GPU[:1], "direction", *GPU[1:]),

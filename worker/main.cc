@@ -25,6 +25,7 @@
 #include "common/rpc/health_server.h"
 #include "common/rpc/security.h"
 #include "common/status_macros.h"
+#include "prometheus/gauge.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/child_process.h"
 #include "worker/agent/command_line.h"
@@ -42,6 +43,7 @@
 #include "worker/dataset/data_commands.h"
 #include "worker/device/gpu_metrics.h"
 #include "worker/device/gpu_watch.h"
+#include "worker/device/known_peaks.h"
 #include "worker/device/open_device.h"
 #include "worker/evaluate/evaluate_command.h"
 #include "worker/holdings/holding_links.h"
@@ -202,6 +204,19 @@ absl::StatusOr<std::unique_ptr<NcclApi>> OpenNcclFor(Accelerator* device, const 
   return nullptr;
 }
 
+// Nothing when no peak is known: a share of a guess would be none.
+void AddPeak(prometheus::Registry& registry, double stated, const Accelerator* device) {
+  const double flops = stated > 0 || device == nullptr ? stated : KnownPeakFlops(device->model());
+  if (flops <= 0) return;
+  prometheus::BuildGauge()
+      .Name("sherd_device_peak_flops")
+      .Help(
+          "FLOP/s that the device can do at most, as stated by --peak-flops or known of its model.")
+      .Register(registry)
+      .Add({})
+      .Set(flops);
+}
+
 // Ends the process; returns only when the worker could not start.
 absl::Status RunWorker(WorkerFlags flags) {
   SetLogProgram(absl::StrCat("worker ", flags.device));
@@ -213,6 +228,7 @@ absl::Status RunWorker(WorkerFlags flags) {
   SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
   SHERD_ASSIGN_OR_RETURN(const absl::Duration connect_timeout, ParseTimeout(flags.connect_timeout));
+  SHERD_ASSIGN_OR_RETURN(const double peak_flops, ParsePeakFlops(flags.peak_flops));
   SHERD_ASSIGN_OR_RETURN(const OwnDevice device, OpenOwnDevice(choice, flags.device_library.empty()
                                                                            ? DefaultDeviceLibrary()
                                                                            : flags.device_library));
@@ -223,6 +239,7 @@ absl::Status RunWorker(WorkerFlags flags) {
                          OpenNcclFor(device.accelerator.get(), flags.nccl));
   const auto registry = std::make_shared<prometheus::Registry>();
   AddBuildInfo(*registry, "worker");
+  AddPeak(*registry, peak_flops, device.accelerator.get());
   std::unique_ptr<MetricsServer> metrics_server;
   if (!flags.metrics.empty()) {
     SHERD_RETURN_IF_ERROR(CheckAddress("--metrics", flags.metrics));
@@ -306,15 +323,16 @@ absl::Status RunWorker(WorkerFlags flags) {
 
 absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   SetLogProgram("supervisor");
-  SHERD_ASSIGN_OR_RETURN(const int slots, ParseDevices(flags.devices, HostCores()));
+  SHERD_ASSIGN_OR_RETURN(const DeviceSlots slots, ParseDevices(flags.devices, HostCores()));
   SHERD_RETURN_IF_ERROR(CheckCoordinator(flags));
   SHERD_RETURN_IF_ERROR(ParseTimeout(flags.connect_timeout).status());
+  SHERD_RETURN_IF_ERROR(ParsePeakFlops(flags.peak_flops).status());
   SHERD_RETURN_IF_ERROR(PrepareRoots(flags));
-  const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots);
-  std::vector<std::string> metrics(slots);
+  const int threads = flags.threads > 0 ? flags.threads : std::max(1, HostCores() / slots.count);
+  std::vector<std::string> metrics(slots.count);
   SupervisorOptions options;
   for (size_t slot = 0; slot < metrics.size(); ++slot) {
-    options.workers.push_back(WorkerIdOf(flags, DeviceOf(slot)));
+    options.workers.push_back(WorkerIdOf(flags, slots.Device(slot)));
     if (!flags.metrics.empty()) {
       SHERD_ASSIGN_OR_RETURN(metrics[slot], ChildAddress("--metrics", flags.metrics, slot));
     }
@@ -323,7 +341,7 @@ absl::StatusOr<int> RunSupervisor(const WorkerFlags& flags) {
   ExitReporter reporter(flags.coordinator, flags.security);
   options.program = "/proc/self/exe";
   options.arguments = [&](size_t slot, Incarnation incarnation) {
-    return ChildArguments(flags, threads, metrics[slot], slot, incarnation);
+    return ChildArguments(flags, threads, metrics[slot], slots.Device(slot), incarnation);
   };
   options.report_exit = [&reporter](v1::ReportExitRequest request) {
     reporter.Report(std::move(request));

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import sys
 import time
 import unittest
@@ -23,6 +24,8 @@ WORKERS = 3
 # The software device behind the door of the back end for GPUs, and a library that looks like NVML.
 DEVICE_LIBRARY = os.environ["SHERD_DEVICE_LIBRARY"]
 NVML_LIBRARY = os.environ["SHERD_NVML_LIBRARY"]
+# Of a worker, FLOP/s: more than any processor does for one.
+PEAK = 1e13
 SCRAPES_ENOUGH = 8
 
 
@@ -40,7 +43,7 @@ class Dashboards(EndToEnd):
         self.assertTrue(PROGRAM.exists(), f"{PROGRAM} is missing: scripts/setup.sh --checks brings it")
         self.started = time.time()
         coordinator = self.start_coordinator("--metrics", "127.0.0.1:0")
-        self.supervisor = self.start_workers(WORKERS, "--metrics", "127.0.0.1:0")
+        self.supervisor = self.start_workers(WORKERS, "--metrics", "127.0.0.1:0", "--peak-flops", f"{PEAK:g}")
         self.prometheus = Prometheus(self, coordinator, self.supervisor)
         wait_for(lambda: self.prometheus.discover() == WORKERS, "every worker's metrics port")
         self.wait_for_workers(WORKERS)
@@ -81,6 +84,19 @@ class Dashboards(EndToEnd):
         found = self.prometheus.values_of(expression, self.started, time.time())
         self.assertTrue(found, f"No data: {expression}")
 
+    def assert_utilised(self, values):
+        """F56: MFU is operations over the stated peak of the ranks that did them, and below 1."""
+        panels = {title: filled(expression, values)
+                  for title, expression in house.queries_of(house.load_dashboards()["job.json"])}
+
+        def values_of(expression):
+            return self.prometheus.values_of(expression, self.started, time.time())
+
+        self.assertLess(max(values_of(panels["MFU"])), 1)
+        # The spare worker's peak is not counted. While a rank is missing the two are of different ranks.
+        shares = values_of(f"({panels['MFU']}) * {PEAK * (WORKERS - 1):g} / ({panels['Compute']})")
+        self.assertAlmostEqual(statistics.median(shares), 1, places=6)
+
     def assert_documented(self):
         """docs/metrics.md, which is made from the sources, says of each series what the daemons serve."""
         rows = {name: (kind, said) for _, folder, _ in make_metrics_doc.SECTIONS
@@ -120,6 +136,7 @@ class Dashboards(EndToEnd):
                 for selector in re.findall(r"sherd_\w+(?:\{[^}]*\})?", rule["expr"]):
                     with self.subTest(alert=rule["alert"], series=selector):
                         self.assert_data(selector)
+        self.assert_utilised(values)
         self.assert_documented()
         rules = self.prometheus.ask("rules")["groups"]
         self.assertEqual({rule["health"] for group in rules for rule in group["rules"]}, {"ok"})

@@ -31,6 +31,18 @@ DOCKERFILE = {
     "a target that is not there": ("--target sherd ", "--target sherd-cli ", "no target sherd-cli"),
     "another version": (f"VERSION={VERSION}", "VERSION=9.9.9", "the version is not"),
 }
+CUDA_DOCKERFILE = {
+    "a toolkit that is too old": ("cuda:13.0.1-devel", "cuda:12.6.3-devel", "CUDA 12.6 is older than 12.8"),
+    "the directory of another toolkit": ("/usr/local/cuda-13.0 ", "/usr/local/cuda-13.1 ", "not that of CUDA 13.0"),
+    "no toolkit": ("FROM nvidia/cuda:13.0.1-devel-ubuntu24.04 AS toolkit", "FROM debian:12 AS toolkit", "no stage with CUDA"),
+    "a back end that nobody finds": ("-t /out/lib/sherd ", "-t /out/lib ", "not where a worker looks"),
+    "the library of another toolkit": ("lib64/libcublasLt.so.13)\" /out/lib/libcublasLt.so.13",
+                                       "lib64/libcublasLt.so.12)\" /out/lib/libcublasLt.so.12", "cuBLASLt of CUDA 13.0"),
+    "no driver": ("ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility\n", "", "driver's libraries"),
+    "another port": ("EXPOSE 7700 9400 9401", "EXPOSE 7700 9400", "not as in the other image: EXPOSE"),
+    "a library less": (" /tmp/packages-runtime.txt | xargs", " /tmp/packages-runtime.txt | head -n 3 | xargs",
+                       "only in the other image: RUN"),
+}
 COMPOSE = {
     "a misspelt key": ("stop_grace_period: 40s", "stop_grace: 40s", "stop_grace"),
     "killed before all is handed over": ("stop_grace_period: 40s", "stop_grace_period: 10s", "killed before"),
@@ -69,6 +81,14 @@ class Deployment(unittest.TestCase):
     def test_every_mistake_in_a_dockerfile_is_found(self):
         self.assert_found(house.read("deploy/docker/Dockerfile"), DOCKERFILE,
                           lambda text: house.check_dockerfile(text, VERSION))
+
+    def test_every_mistake_in_a_dockerfile_with_cuda_is_found(self):
+        text, other = house.read("deploy/docker/Dockerfile.cuda"), house.read("deploy/docker/Dockerfile")
+        self.assertEqual(list(house.check_dockerfile(text, VERSION)), [])
+        self.assert_found(text, CUDA_DOCKERFILE, lambda text: house.check_cuda_dockerfile(text, other))
+        # What the build makes the back end by.
+        mistaken = text.replace(" sherd_cuda ", " sherd_cudas ")
+        self.assertIn("no target sherd_cudas", house.check_dockerfile(mistaken, VERSION))
 
     def test_every_mistake_in_a_compose_file_is_found(self):
         scraping = yaml.safe_load(house.read("deploy/compose/prometheus.yml"))

@@ -126,6 +126,10 @@ MISTAKES = {
 
 # The same of pods with GPUs.
 GPU_MISTAKES = {
+    "fewer GPUs than workers": (
+        lambda d: worker(d)["resources"]["limits"].update({"nvidia.com/gpu": "2"}), "on GPUs ['4'] and asks for 2"),
+    "GPUs without workers": (lambda d: change_argument(d, "--devices=cuda:4", "--devices=cpu:4"), "on GPUs [] and asks for 4"),
+    "the image without CUDA": (lambda d: worker(d).update(image="sherd:0.1.0"), "go with the image sherd-cuda"),
     "nodes that it does not tolerate": (lambda d: worker_pod(d).pop("tolerations"), "does not tolerate"),
     "the runtime's shared memory": (
         lambda d: worker(d)["volumeMounts"].remove(next(m for m in worker(d)["volumeMounts"] if m["name"] == "shm")),
@@ -199,8 +203,10 @@ class Manifests(unittest.TestCase):
             self.assertEqual(set(pod["containers"][0]["resources"]["limits"]) - {"memory"}, devices)
             self.assertIn("/dev/shm", [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]])
             self.assertEqual([each["key"] for each in pod["tolerations"]], ["nvidia.com/gpu"])
-            # The slots are CPU slots, as the daemons of today have them.
-            self.assertEqual(pod["containers"][0]["args"], worker(rendered["cpu"])["args"])
+            self.assertEqual(pod["containers"][0]["image"], worker(rendered["cpu"])["image"].replace("sherd:", "sherd-cuda:"))
+            # But for slots and their threads it starts as others do.
+            self.assertEqual([word for word in pod["containers"][0]["args"] if word not in ("--devices=cuda:4", "--threads=4")],
+                             [word for word in worker(rendered["cpu"])["args"] if word not in ("--devices=cpu:4", "--threads=1")])
         template = find(rendered["gpu-rdma"], "StatefulSet", "sherd-worker")["spec"]["template"]
         self.assertEqual(template["metadata"]["annotations"], {"k8s.v1.cni.cncf.io/networks": "sherd-rdma"})
         dashboards = [document for document in rendered["cpu"] if document["kind"] == "ConfigMap"]

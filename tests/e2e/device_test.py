@@ -125,6 +125,16 @@ class Device(EndToEnd):
         job = self.submit(self.job("on_processor", steps=1, workers=1), *wide)
         self.wait_for_state(job, "SUCCEEDED")
 
+    def test_a_supervisor_has_a_worker_on_each_gpu(self):
+        self.start_coordinator()
+        process = self.worker("--devices", "cuda:2", "--device-library", LIBRARY)
+        self.wait_for_workers(1)
+        self.assertEqual([worker["device"] for worker in self.workers()], ["cuda:0"])
+        # There is no second one: that worker rests, and the first one works.
+        wait_for(lambda: "--device cuda:1: the only GPU is cuda:0" in self.log_of(process), "what is missing")
+        job = self.submit(self.job(steps=2, workers=1))
+        self.wait_for_state(job, "SUCCEEDED")
+
     def needed(self, path):
         """The libraries that a program or library asks the loader for, and those that these ask for."""
         direct = subprocess.run(["readelf", "-d", str(path)], capture_output=True, text=True, check=True).stdout

@@ -91,6 +91,7 @@ class Coordinator {
         controller_->jobs().Cancel(sherd::JobId(text), [](auto) {});
         controller_->jobs().GetJob(sherd::JobId(text), [](auto) {});
         controller_->jobs().Drain(sherd::WorkerId(text), [](auto) {});
+        Read(text);
         break;
       case 6:
         clock_.Advance(absl::Milliseconds(1 << (what / 8 % 16)));
@@ -104,6 +105,17 @@ class Coordinator {
         break;
     }
     EndTurn();
+  }
+
+  // What users ask without changing anything.
+  void Read(const std::string& text) {
+    sherd::v1::WatchRequest watch;
+    if (watch.ParseFromString(text)) {
+      controller_->jobs().ReadFeed(sherd::JobId(watch.job_id()), watch.after_sequence(), 4,
+                                   absl::Seconds(1), [](auto) {});
+    }
+    sherd::v1::ListJobsRequest list;
+    if (list.ParseFromString(text)) controller_->jobs().ListJobs(list.next(), [](auto) {});
   }
 
   void EndTurn() { FUZZ_CHECK(controller_->EndTurn().ok()); }

@@ -27,7 +27,7 @@ def stubs(folder):
     files = [f"sherd/v1/{name}.proto" for name in ("job", "layout", "events", "worker", "job_service")]
     subprocess.run(["protoc", f"-I{ROOT / 'proto'}", f"--python_out={folder}", *files], check=True)
     sys.path.insert(0, folder)
-    return [importlib.import_module(f"sherd.v1.{name}_pb2") for name in ("job", "worker", "job_service")]
+    return [importlib.import_module(f"sherd.v1.{name}_pb2") for name in ("job", "worker", "job_service", "layout")]
 
 
 def spec_of(job_pb2, strategy):
@@ -70,7 +70,9 @@ def conversations(job_pb2, worker_pb2, service_pb2):
     done = b"".join(entry(2 + 8 * rank, report(rank, finished={"steps": 3})) for rank in range(3))
     return {"success": start + ready + step + done, "death": start + ready + step + gone + exit_of + held + failed,
             "cancel": start + ready + entry(5, b"job-1") + held, "silence": start + ready + step + entry(6 + 8 * 15, b"") * 3,
-            "drain": start + ready + entry(5, b"worker2") + held}
+            "drain": start + ready + entry(5, b"worker2") + held,
+            "read": start + ready + step + entry(5, service_pb2.WatchRequest(job_id="job-1", after_sequence=2)) +
+                    entry(5, service_pb2.ListJobsRequest(next=3))}
 
 
 def string(text):
@@ -140,6 +142,59 @@ def worker_messages(worker_pb2):
         yield name, b"\2\1" + report.SerializeToString()
 
 
+def assignments(job_pb2, layout_pb2):
+    """Of rank 1 of two: to train from the start, to go on, to probe; over shared memory and over TCP."""
+    kinds = layout_pb2.GroupKind
+
+    def make(strategy, **fields):
+        made = layout_pb2.Assignment(job_id="job-1", epoch=2, rank=1, world=2, ranks_on_host=2, secret=b"s", **fields)
+        made.spec.CopyFrom(spec_of(job_pb2, strategy))
+        return made
+
+    groups = [{"kind": kinds.GROUP_KIND_TENSOR, "ranks": [1], "shares_memory": True},
+              {"kind": kinds.GROUP_KIND_DATA, "ranks": [0, 1], "shares_memory": True}]
+    peers = [{"rank": 0, "address": b"unix-abstract:a"}, {"rank": 1, "shared_bytes": 14, "address": b"b"}]
+    yield "first-epoch", make("zero3", groups=groups, peers=peers, holders=["unix-abstract:a"], stored_for=[0])
+    far = [groups[0], {**groups[1], "shares_memory": False}]
+    yield "restore", make("ddp", groups=far, peers=peers[1:], reported_step=3, network_peers=[
+        {"rank": 0, "address": b"tcp:10.0.0.1:4000"}, {"rank": 1, "shared_bytes": 11, "address": b"2:4000"}],
+        restore={"epoch": 1, "world": 3, "step": 3, "secret": b"t", "sources": [{"owner": 2, "address": "unix-abstract:a"}]})
+    relaid = make("zero3", groups=groups, peers=peers, restore={"epoch": 1, "world": 4, "step": 3, "sources": [{"owner": 1}]})
+    relaid.restore.parallel.CopyFrom(job_pb2.ParallelSpec(
+        strategy=job_pb2.STRATEGY_HYBRID, shard_group=2, tensor=1, zero1_gradients=job_pb2.GRADIENT_REDUCTION_REDUCE_SCATTER,
+        recompute=job_pb2.RECOMPUTE_NONE, offload=job_pb2.OFFLOAD_NONE))
+    yield "other-layout", relaid
+    cut = [{"kind": kinds.GROUP_KIND_SHARD, "ranks": [1], "shares_memory": True},
+           {"kind": kinds.GROUP_KIND_REPLICA, "ranks": [0, 1], "shares_memory": True}]
+    hybrid = make("hybrid", groups=groups + cut, peers=peers)
+    hybrid.spec.parallel.shard_group = 1
+    yield "hybrid", hybrid
+    tensor = make("zero2", groups=[{**groups[0], "ranks": [0, 1]}, {**groups[1], "ranks": [1]}], peers=peers)
+    tensor.spec.parallel.tensor = 2
+    yield "tensor", tensor
+    yield "probe", make("auto", peers=peers, trial={"number": 1, "group_sizes": [2]})
+
+
+def agent_conversations(worker_pb2):
+    """A coordinator's messages and ends of the trainer, as agent_fuzz.cc takes them."""
+    def say(**fields):
+        return entry(0, worker_pb2.SessionResponse(**fields))
+
+    def of(epoch, job="job-1"):
+        return {"job_id": job, "epoch": epoch}
+
+    assign = say(assign={**of(1), "rank": 1, "world": 2})
+    abort = say(abort={**of(1), "rank": 1, "reason": "a peer went away"})
+    ended, aborted = entry(1, b""), entry(1 + 4 * 19, b"aborted")
+    yield "trained", assign + say(locate=of(1)) + ended + say(retain={**of(1), "ended": True})
+    yield "next-epoch", assign + abort + aborted + say(assign={**of(2), "rank": 0, "world": 1}) + assign
+    yield "paused", assign + say(pause={**of(1), "reason": "a drain"}) + entry(1 + 4 * 32, b"") + say(pause=of(1))
+    yield "abort-before-assign", say(abort=of(3)) + say(assign=of(3)) + say(assign=of(4))
+    yield "stopped-at-work", assign + entry(2, b"SIGTERM") + abort + say(abort=of(2)) + aborted
+    yield "stuck", assign + abort + entry(3, b"") + assign
+    yield "two-jobs", assign + say(assign={**of(1, "job-2"), "rank": 0, "world": 1}) + ended
+
+
 def tokenizer():
     letters = {chr(c): c - 33 for c in range(33, 127)}
     model = {"type": "BPE", "vocab": {**letters, "th": 94, "the": 95}, "merges": ["t h", "th e"]}
@@ -151,11 +206,15 @@ def tokenizer():
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        job_pb2, worker_pb2, service_pb2 = stubs(folder)
+        job_pb2, worker_pb2, service_pb2, layout_pb2 = stubs(folder)
         for name, data in conversations(job_pb2, worker_pb2, service_pb2).items():
             write("coordinator", name, data)
         for name, data in worker_messages(worker_pb2):
             write("worker_message", name, data)
+        for name, message in assignments(job_pb2, layout_pb2):
+            write("assignment", name, message.SerializeToString())
+        for name, data in agent_conversations(worker_pb2):
+            write("agent", name, data)
         for strategy in ("ddp", "zero1", "zero3", "hybrid"):
             write("job_spec", strategy, spec_of(job_pb2, strategy).SerializeToString())
     write("job_file", "example", (ROOT / "examples/fortunes.yaml").read_bytes())

@@ -1,13 +1,14 @@
 #include "worker/agent/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "worker/agent/identity.h"
 
 namespace sherd {
@@ -48,11 +49,9 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option("--nvml-library", flags.nvml_library,
                  "What a GPU's readings for /metrics come from (default: libnvidia-ml.so.1)");
   app.add_option("--devices", flags.devices,
-                 "Supervise one worker process a device: all, or cpu:COUNT for so many CPU slots")
-      ->excludes("--device")
-      ->excludes("--device-library")
-      ->excludes("--nccl")
-      ->excludes("--nvml-library");
+                 "Supervise one worker process a device: cpu:COUNT for so many CPU slots, all for "
+                 "one a core, cuda:COUNT for the first GPUs")
+      ->excludes("--device");
   app.add_option("--name", flags.name, "This host's part of the worker id (default: host name)");
   app.add_option("--data-root", flags.data_root, "Jobs may read below this directory only");
   app.add_option("--output-root", flags.output_root, "Jobs may write below this directory only");
@@ -72,6 +71,9 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags) {
   app.add_option("--connect-timeout", flags.connect_timeout,
                  "Give up when the coordinator cannot be reached for this long, as 30s; 0: never")
       ->capture_default_str();
+  app.add_option("--peak-flops", flags.peak_flops,
+                 "FLOP/s that a worker's device can do at most, as 989e12; what MFU is a share of "
+                 "(default: of GPUs whose model is known, with dense bf16 products)");
   app.add_flag("--exit-with-parent", flags.exit_with_parent, "End when the parent process ends");
   app.add_option("--incarnation", flags.incarnation, "Chosen by the supervisor")->group("");
   app.add_flag("--tell-registered", flags.tell_registered, "Asked for by the supervisor")
@@ -87,21 +89,38 @@ absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
   return timeout;
 }
 
+absl::StatusOr<double> ParsePeakFlops(const std::string& text) {
+  double flops = 0;
+  if (text.empty()) return flops;
+  if (!absl::SimpleAtod(text, &flops) || !std::isfinite(flops) || flops <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--peak-flops ", text, " is not a number of FLOP/s, as 989e12"));
+  }
+  return flops;
+}
+
 absl::Status CheckAddress(absl::string_view flag, const std::string& address) {
   if (PortOf(address) >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, " ", address, " is not HOST:PORT, as 127.0.0.1:7700"));
 }
 
-absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores) {
-  if (devices == "all") return cores;
-  int count = 0;
-  if (!absl::ConsumePrefix(&devices, "cpu:") || !absl::SimpleAtoi(devices, &count) || count < 1 ||
-      count > kMostSlots) {
-    return absl::InvalidArgumentError(absl::StrCat("--devices must be all, or cpu:COUNT with 1 to ",
-                                                   kMostSlots, " CPU slots, as cpu:4"));
+std::string DeviceSlots::Device(size_t slot) const { return absl::StrCat(kind, ":", slot); }
+
+absl::StatusOr<DeviceSlots> ParseDevices(absl::string_view devices, int cores) {
+  DeviceSlots slots{.count = cores};
+  if (devices == "all") return slots;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(devices, absl::MaxSplits(':', 1));
+  slots.kind = std::string(parts.first);
+  const bool known = slots.kind == "cpu" || slots.kind == "cuda";
+  if (!known || !absl::SimpleAtoi(parts.second, &slots.count) || slots.count < 1 ||
+      slots.count > kMostSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--devices must be all, or cpu:COUNT or cuda:COUNT with 1 to ", kMostSlots,
+                     " CPU slots or GPUs, as cpu:4"));
   }
-  return count;
+  return slots;
 }
 
 absl::StatusOr<std::string> ChildAddress(absl::string_view flag, const std::string& address,
@@ -135,16 +154,14 @@ WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device) {
   return WorkerId(absl::StrCat(HostPart(flags), "/", device));
 }
 
-std::string DeviceOf(size_t slot) { return absl::StrCat("cpu:", slot); }
-
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, size_t slot,
+                                        const std::string& metrics, const std::string& device,
                                         Incarnation incarnation) {
   std::vector<std::string> arguments = {kWorkerProgram,
                                         "--coordinator",
                                         flags.coordinator,
                                         "--device",
-                                        DeviceOf(slot),
+                                        device,
                                         "--name",
                                         HostPart(flags),
                                         "--threads",
@@ -159,6 +176,7 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
     arguments.push_back(flag);
     arguments.push_back(value);
   };
+  add("--device-library", flags.device_library);
   add("--data-root", flags.data_root);
   add("--output-root", flags.output_root);
   add("--metrics", metrics);
@@ -169,6 +187,7 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
   add("--token-file", flags.security.token);
   if (flags.security.insecure) arguments.push_back("--insecure");
   add("--data-host", flags.data_host);
+  add("--peak-flops", flags.peak_flops);
   return arguments;
 }
 

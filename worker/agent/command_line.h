@@ -36,6 +36,7 @@ struct WorkerFlags {
   std::string health;
   std::string data_host;
   std::string connect_timeout = "0";
+  std::string peak_flops;
   int threads = 0;
   uint64_t incarnation = 0;
   bool exit_with_parent = false;
@@ -50,9 +51,18 @@ void DeclareFlags(CLI::App& app, WorkerFlags& flags);
 
 // Zero for "0": never give up.
 absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text);
+// FLOP/s, above 0; 0 for "": not stated.
+absl::StatusOr<double> ParsePeakFlops(const std::string& text);
 absl::Status CheckAddress(absl::string_view flag, const std::string& address);
-// The number of workers that --devices asks for; `cores` for "all".
-absl::StatusOr<int> ParseDevices(absl::string_view devices, int cores);
+// What --devices asks a supervisor for: one worker on each of the first `count` devices of a kind.
+struct DeviceSlots {
+  std::string kind = "cpu";
+  int count = 0;
+  // "cpu:0".
+  std::string Device(size_t slot) const;
+};
+// `cores` CPU slots for "all".
+absl::StatusOr<DeviceSlots> ParseDevices(absl::string_view devices, int cores);
 // Where a supervisor's child serves what `flag` gives an address for: the next port for the next
 // slot, or any for each.
 absl::StatusOr<std::string> ChildAddress(absl::string_view flag, const std::string& address,
@@ -64,11 +74,10 @@ absl::Status PrepareRoots(const WorkerFlags& flags);
 
 // "HOST/cpu:0".
 WorkerId WorkerIdOf(const WorkerFlags& flags, const std::string& device);
-std::string DeviceOf(size_t slot);
-// What a supervisor calls the worker of a slot with, its name first; `metrics` is the child's. It
+// What a supervisor calls the worker of a device with, its name first; `metrics` is the child's. It
 // answers health checks itself.
 std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
-                                        const std::string& metrics, size_t slot,
+                                        const std::string& metrics, const std::string& device,
                                         Incarnation incarnation);
 
 }  // namespace sherd

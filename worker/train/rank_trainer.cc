@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "plan/assignment_rules.h"
 #include "worker/train/trial_observer.h"
 
 namespace sherd {
@@ -93,6 +95,8 @@ TrainPosition RankTrainer::Position() {
 }
 
 absl::Status RankTrainer::RunAssignment(TrainObserver& observer, TrainResult& result) {
+  result.operation = "reading the assignment";
+  SHERD_RETURN_IF_ERROR(CheckAssignment(assignment_));
   if (!measures()) return FormAndRun(observer, result);
   TrialObserver silent(observer);
   return assignment_.trial().steps() > 0 ? FormAndRun(silent, result) : Probe(silent, result);

@@ -17,9 +17,13 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(CommandLine, DevicesNameANumberOfSlots) {
-  EXPECT_EQ(*ParseDevices("all", 6), 6);
-  EXPECT_EQ(*ParseDevices("cpu:4", 6), 4);
-  for (const char* wrong : {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:4x", "cpu:99999", "4"}) {
+  EXPECT_EQ(ParseDevices("all", 6)->count, 6);
+  EXPECT_EQ(ParseDevices("all", 6)->Device(5), "cpu:5");
+  EXPECT_EQ(ParseDevices("cpu:4", 6)->count, 4);
+  EXPECT_EQ(ParseDevices("cuda:8", 6)->count, 8);
+  EXPECT_EQ(ParseDevices("cuda:8", 6)->Device(7), "cuda:7");
+  for (const char* wrong : {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:4x", "cpu:99999", "4",
+                            "gpu:1", "cuda", "cuda:1:1"}) {
     EXPECT_EQ(ParseDevices(wrong, 6).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
 }
@@ -47,6 +51,14 @@ TEST(CommandLine, AConnectTimeoutIsADuration) {
     EXPECT_FALSE(ParseTimeout(wrong).ok()) << wrong;
 }
 
+TEST(CommandLine, APeakIsANumberAboveZero) {
+  EXPECT_EQ(*ParsePeakFlops(""), 0);
+  EXPECT_EQ(*ParsePeakFlops("989.5e12"), 989.5e12);
+  for (const char* wrong : {"0", "-1", "fast", "1e12x", "inf", "nan"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParsePeakFlops(wrong).status())) << wrong;
+  }
+}
+
 TEST(CommandLine, EveryChildServesMetricsOnAPortOfItsOwn) {
   EXPECT_EQ(*ChildAddress("--metrics", "127.0.0.1:0", 3), "127.0.0.1:0");
   EXPECT_EQ(*ChildAddress("--metrics", "127.0.0.1:9100", 3), "127.0.0.1:9103");
@@ -66,9 +78,11 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   WorkerFlags flags;
   flags.coordinator = "127.0.0.1:7700";
   flags.name = "north";
+  flags.device_library = "/opt/libsherd_cuda.so";
   flags.data_root = "/data";
   flags.data_host = "10.0.0.7";
   flags.connect_timeout = "30s";
+  flags.peak_flops = "989.5e12";
   flags.security = {.ca = "ca",
                     .certificate = "own",
                     .key = "key",
@@ -77,7 +91,7 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
                     .insecure = true};
   const uint64_t incarnation = 18446744073709551557u;
   std::vector<std::string> arguments =
-      ChildArguments(flags, 2, "127.0.0.1:0", 1, Incarnation(incarnation));
+      ChildArguments(flags, 2, "127.0.0.1:0", "cuda:1", Incarnation(incarnation));
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
 
@@ -88,7 +102,9 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_EQ(read.coordinator, flags.coordinator);
   EXPECT_EQ(read.data_root, flags.data_root);
   EXPECT_EQ(read.output_root, "");
+  EXPECT_EQ(read.device_library, "/opt/libsherd_cuda.so");
   EXPECT_EQ(read.connect_timeout, "30s");
+  EXPECT_EQ(read.peak_flops, "989.5e12");
   EXPECT_EQ(read.metrics, "127.0.0.1:0");
   EXPECT_EQ(read.threads, 2);
   EXPECT_EQ(read.health, "");
@@ -101,7 +117,7 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_TRUE(read.security.insecure);
   EXPECT_EQ(read.data_host, "10.0.0.7");
   EXPECT_EQ(read.incarnation, incarnation);
-  EXPECT_EQ(WorkerIdOf(read, read.device), WorkerId("north/cpu:1"));
+  EXPECT_EQ(WorkerIdOf(read, read.device), WorkerId("north/cuda:1"));
 }
 
 TEST(Identity, NoTwoLivesShareANumber) {

@@ -156,6 +156,15 @@ TEST_F(TrialTest, AProbeOfGroupsThatCannotBeIsRefused) {
   EXPECT_GT(refused, 0);
 }
 
+TEST_F(TrialTest, AnAssignmentThatCannotBePlannedIsRefusedForGood) {
+  for (const RankRecord& record : Run(Job("zero3"), 2, Steps(-1))) {
+    EXPECT_EQ(record.result.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(record.result.status.message()), HasSubstr("tries -1 steps"));
+    EXPECT_TRUE(record.result.final);
+    EXPECT_FALSE(record.result.trial);
+  }
+}
+
 // F21: of a group that does not come about the rank of the world is named that is why.
 TEST_F(TrialTest, AProbeBlamesWhoseProcessIsGone) {
   LocalWorkers workers = MakeWorkers(4);
