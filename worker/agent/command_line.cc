@@ -177,6 +177,8 @@ std::vector<std::string> ChildArguments(const WorkerFlags& flags, int threads,
     arguments.push_back(value);
   };
   add("--device-library", flags.device_library);
+  add("--nccl", flags.nccl);
+  add("--nvml-library", flags.nvml_library);
   add("--data-root", flags.data_root);
   add("--output-root", flags.output_root);
   add("--metrics", metrics);

@@ -79,6 +79,8 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   flags.coordinator = "127.0.0.1:7700";
   flags.name = "north";
   flags.device_library = "/opt/libsherd_cuda.so";
+  flags.nccl = "/opt/libnccl.so.2";
+  flags.nvml_library = "/opt/libnvidia-ml.so.1";
   flags.data_root = "/data";
   flags.data_host = "10.0.0.7";
   flags.connect_timeout = "30s";
@@ -103,6 +105,8 @@ TEST(CommandLine, AChildReadsWhatItsSupervisorGaveIt) {
   EXPECT_EQ(read.data_root, flags.data_root);
   EXPECT_EQ(read.output_root, "");
   EXPECT_EQ(read.device_library, "/opt/libsherd_cuda.so");
+  EXPECT_EQ(read.nccl, "/opt/libnccl.so.2");
+  EXPECT_EQ(read.nvml_library, "/opt/libnvidia-ml.so.1");
   EXPECT_EQ(read.connect_timeout, "30s");
   EXPECT_EQ(read.peak_flops, "989.5e12");
   EXPECT_EQ(read.metrics, "127.0.0.1:0");
