@@ -95,12 +95,14 @@ class RecordingDriver final : public CudaDriver {
   Error MemsetAsync(void* memory, int byte, size_t bytes, CUstream_st* stream) override {
     return driver_->MemsetAsync(memory, byte, bytes, stream);
   }
+  bool Computes(const Product& product) override { return driver_->Computes(product); }
   Error Multiply(const Product& product, CUstream_st* stream, std::string* why) override {
     return driver_->Multiply(product, stream, why);
   }
   int64_t workspace_bytes() const override { return driver_->workspace_bytes(); }
   std::string model() const override { return driver_->model(); }
   std::string uuid() const override { return driver_->uuid(); }
+  std::string pci_address() const override { return driver_->pci_address(); }
   std::string numerics_fingerprint() const override { return driver_->numerics_fingerprint(); }
 
  private:
