@@ -62,6 +62,10 @@ struct DeviceOpsOptions {
   MemoryMeter* meter = nullptr;
   // Operands of products are rounded to bf16 first; else all of them is fp32.
   bool bf16 = false;
+  // What ops take for kernels, and for operands that are copied or rounded, from the beginning;
+  // more where a call needs more.
+  int64_t kernel_scratch_bytes = 0;
+  int64_t operand_scratch_bytes = 0;
 };
 
 // What a device does in the order in which it was enqueued: its computation, and beside it copies

@@ -60,20 +60,19 @@ class LargestCalls {
     }
     if (bias) AddKernel(SumsOfColumns(rows, out));
   }
-  void AddKernel(int64_t bytes) { kernel_ = std::max(kernel_, bytes); }
-  int64_t bytes() const { return kernel_ + operands_; }
+  void AddKernel(int64_t bytes) { largest_.kernels = std::max(largest_.kernels, bytes); }
+  const DeviceScratch& largest() const { return largest_; }
 
  private:
-  void AddOperands(int64_t bytes) { operands_ = std::max(operands_, bytes); }
+  void AddOperands(int64_t bytes) { largest_.operands = std::max(largest_.operands, bytes); }
 
   const bool half_operands_, half_gradients_;
-  int64_t kernel_ = 0, operands_ = 0;
+  DeviceScratch largest_;
 };
 
 }  // namespace
 
-int64_t PredictDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec,
-                             int64_t workspace_bytes) {
+DeviceScratch LargestDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec) {
   const ModelPart& part = plan.part();
   const int64_t rows = spec.train().micro_batch() * spec.train().seq_len();
   const int64_t residual_rows = part.ResidualRows(rows);
@@ -97,7 +96,13 @@ int64_t PredictDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec,
       calls.AddKernel(SquaresBytes(range.size()));
     }
   }
-  return workspace_bytes + kSumBytes + calls.bytes();
+  return calls.largest();
+}
+
+int64_t PredictDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec,
+                             int64_t workspace_bytes) {
+  const DeviceScratch largest = LargestDeviceScratch(plan, spec);
+  return workspace_bytes + kSumBytes + largest.kernels + largest.operands;
 }
 
 }  // namespace sherd

@@ -7,11 +7,18 @@
 
 namespace sherd {
 
-// Predicts what the ops of a GPU (kernels/cuda) have worked in when the rank's job is done, which
-// is what they have after its first step where nothing is frozen: `workspace_bytes` of the library
-// of products, a place for sums, and two pieces that grow to what the largest call takes. To the
-// byte where hidden, ffn, heads and vocab make rows of whole 16 bytes; of others, copies of what
-// lies less aligned come on top.
+// The largest that a call of a GPU's ops (kernels/cuda) works in, in bytes: its kernels, and the
+// operands of a product that are rounded before it.
+struct DeviceScratch {
+  int64_t kernels = 0;
+  int64_t operands = 0;
+};
+DeviceScratch LargestDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec);
+
+// Predicts what these ops work in: `workspace_bytes` of the library of products, a place for sums,
+// and LargestDeviceScratch, which they take from the beginning. To the byte where hidden, ffn,
+// heads and vocab make rows of whole 16 bytes; of others, copies of what lies less aligned come on
+// top.
 int64_t PredictDeviceScratch(const RankPlan& plan, const v1::JobSpec& spec,
                              int64_t workspace_bytes);
 

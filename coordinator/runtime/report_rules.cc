@@ -124,6 +124,7 @@ absl::Status CheckReport(const JobRecord& job, const RankState& rank, const Prog
       return CheckStep(job, "a checkpoint of step", report.checkpoint().step(), 0);
     case v1::RankReport::kLedger:
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().memory()));
+      SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().host_memory()));
       SHERD_RETURN_IF_ERROR(CheckLines(report.ledger().wire()));
       return CheckLines(report.ledger().wire_by_group());
     default:

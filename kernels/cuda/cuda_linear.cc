@@ -106,7 +106,10 @@ void CudaOps::MultiplyTo(GradOut to, Product product, Operands& operands) {
   Bring({room, product.result}, to, elements);
 }
 
-bool CudaOps::HasEpilogue(const Product& product) {
+bool CudaOps::HasEpilogue(Product product) {
+  // An algorithm is chosen by what it may work in.
+  product.workspace = workspace_.data();
+  product.workspace_bytes = workspace_.bytes();
   // A GELU of fp32 is that of the kernels, which is as exact as fp32 is.
   return operands_ == DType::kBF16 && product.n % kEpilogueColumns == 0 && !device_.failed() &&
          device_.driver().Computes(product);

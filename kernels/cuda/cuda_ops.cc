@@ -17,8 +17,8 @@ CudaOps::CudaOps(CudaDevice& device, const DeviceOpsOptions& options)
     : device_(device),
       operands_(options.bf16 ? DType::kBF16 : DType::kF32),
       meter_(*options.meter),
-      kernel_scratch_(meter_),
-      operand_scratch_(meter_),
+      kernel_scratch_(meter_, options.kernel_scratch_bytes),
+      operand_scratch_(meter_, options.operand_scratch_bytes),
       workspace_(meter_, Pool::kScratch, device.driver().workspace_bytes()),
       added_(meter_, Pool::kScratch, sizeof(ExactSum)),
       kernels_(device.compute_stream(), kernel_scratch_) {

@@ -15,7 +15,9 @@ namespace sherd {
 // be worked in: whoever gets that memory from the arena enqueues on the same stream.
 class GrowingScratch final : public DeviceScratch {
  public:
-  explicit GrowingScratch(MemoryMeter& meter) : meter_(meter) {}
+  // Takes so many bytes at once.
+  GrowingScratch(MemoryMeter& meter, int64_t bytes)
+      : meter_(meter), buffer_(meter, Pool::kScratch, bytes) {}
   void* Reserve(int64_t bytes) override;
 
  private:
@@ -111,7 +113,7 @@ class CudaOps final : public Ops {
   // `operands`' room where that does not fit.
   void MultiplyTo(GradOut to, Product product, Operands& operands);
   // Whether a product gets its epilogue from the library; else a kernel follows.
-  bool HasEpilogue(const Product& product);
+  bool HasEpilogue(Product product);
   // Back through the GELU of `pre`, unless that is null.
   void BackwardInput(const float* dy, ConstParam w, const float* pre, float* dx, int64_t rows,
                      int64_t in, int64_t out, bool accumulate);

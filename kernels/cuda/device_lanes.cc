@@ -28,13 +28,13 @@ CUstream_st* CudaDevice::StreamOf(Lane lane) const {
 void CudaDevice::Lock(void* begin, int64_t bytes) {
   if (failed()) return;
   const CudaDriver::Error error = driver_->HostRegister(begin, static_cast<size_t>(bytes));
-  if (error == CudaDriver::kMemoryAllocation) {
-    Remember(absl::ResourceExhaustedError(
-        absl::StrFormat("%.1f MiB of the host's memory cannot be page-locked",
-                        static_cast<double>(bytes) / (1 << 20))));
-  } else {
-    Remember(Checked(*driver_, error, "cudaHostRegister"));
-  }
+  if (error == CudaDriver::kSuccess) return;
+  // Whatever it says, the device is well: jobs that do without find it so.
+  Remember(absl::ResourceExhaustedError(absl::StrFormat(
+      "%.1f MiB of the host's memory, the optimizer's state, cannot be page-locked (%s), which "
+      "parallel.offload with elastic.replicas needs",
+      static_cast<double>(bytes) / (1 << 20),
+      Checked(*driver_, error, "cudaHostRegister").message())));
 }
 
 void CudaDevice::Unlock(void* begin) {

@@ -42,6 +42,8 @@ TEST_F(FleetTest, WhatNoRankInOrderSaysEndsTheRank) {  // F55
   uint64_t worker = 10;
   v1::RankReport coloured = ReadyReport(JobId(), 0);
   (*coloured.mutable_ledger()->mutable_wire())["\x1b[31m"].mutable_bytes();
+  v1::RankReport on_host = ReadyReport(JobId(), 0);
+  (*on_host.mutable_ledger()->mutable_host_memory())["\x1b[31m"].set_measured(1);
   for (const auto& [said, report] : std::vector<Case>{
            {"step 3 came after step 3", StepReportOf(JobId(), 0, 3, 2.5)},
            {"step 2 came after step 3", StepReportOf(JobId(), 0, 2, 2.5)},
@@ -51,6 +53,7 @@ TEST_F(FleetTest, WhatNoRankInOrderSaysEndsTheRank) {  // F55
            {"an end after step 1000000000 is not", finished(1'000'000'000)},
            {"its ledger has more lines", crowded},
            {"its ledger has more lines", coloured},
+           {"its ledger has more lines", on_host},
        }) {
     const auto link = Connect(absl::StrCat("w", ++worker));
     const JobId job = Submit(absl::StrCat("r", worker), 1);

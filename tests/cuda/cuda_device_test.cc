@@ -201,7 +201,7 @@ TEST(CudaDevice, EveryCallThatFailsIsNamedAndLeavesNothing) {
   for (const char* const call :
        {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cudaEventCreate", "cudaEventRecord",
         "cudaEventQuery", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaMemGetInfo", "cudaFree",
-        "cudaHostRegister", "cudaStreamWaitEvent"}) {
+        "cudaStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const auto holdings = std::make_shared<SoftwareHoldings>();
       absl::Status status;

@@ -17,6 +17,7 @@
 #include "tests/worker/train/local_world.h"
 #include "tests/worker/train/outcome.h"
 #include "worker/checkpoint/save.h"
+#include "worker/train/device_watch.h"
 
 namespace sherd {
 namespace {
@@ -291,15 +292,22 @@ TEST_F(CudaTraining, StateOnTheHostNeedsLockedMemory) {
     SoftwareDriverOptions options;
     options.holdings = std::make_shared<SoftwareHoldings>();
     options.host_bytes = (16 << 20) + 1000;  // staging, and no state
-    if (replicas > 0) options.failing_call = "cudaHostRegister";
+    options.locks_pages = false;
     {
       Devices devices(1, options);
       LocalEpoch epoch;
       epoch.accelerators = devices.accelerators();
       const absl::Status status = LocalWorld(spec, 1, std::move(epoch)).Run()[0].result.status;
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr(replicas > 0 ? "cuda:0: cudaHostRegister failed"
+                  HasSubstr(replicas > 0 ? "the optimizer's state, cannot be page-locked "
+                                           "(cudaHostRegister failed"
                                          : "cuda:0: out of page-locked memory of the host"));
+      // It is a good device for other jobs.
+      EXPECT_TRUE(WhyBroken(*devices.accelerators()[0]).ok());
+      spec.mutable_parallel()->set_offload(v1::OFFLOAD_NONE);
+      LocalEpoch next;
+      next.accelerators = devices.accelerators();
+      EXPECT_TRUE(LocalWorld(spec, 1, std::move(next)).Run()[0].result.status.ok());
     }
     EXPECT_TRUE(options.holdings->empty());
   }

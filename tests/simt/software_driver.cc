@@ -190,6 +190,7 @@ CudaDriver::Error SoftwareDriver::FreeHost(void* memory) {
 
 CudaDriver::Error SoftwareDriver::HostRegister(void* memory, size_t bytes) {
   if (const Error error = Begin("cudaHostRegister"); error != kSuccess) return error;
+  if (!options_.locks_pages) return kInvalidValue;
   absl::MutexLock lock(&mutex_);
   if (!locked_.emplace(static_cast<std::byte*>(memory), bytes).second) return kInvalidValue;
   holdings_->registered_bytes += static_cast<int64_t>(bytes);
@@ -355,7 +356,8 @@ bool SoftwareDriver::Computes(const Product& product) {
   const bool known_types = product.result == DType::kF32 ||
                            (product.operands == DType::kBF16 && product.bias == nullptr);
   const bool plain = product.epilogue == Epilogue::kNone;
-  return known_types && product.m != options_.refused_rows && (plain || options_.epilogues);
+  return known_types && product.m != options_.refused_rows && (plain || options_.epilogues) &&
+         product.workspace_bytes == workspace_bytes();
 }
 
 CudaDriver::Error SoftwareDriver::Multiply(const Product& product, CUstream_st* stream,

@@ -58,6 +58,8 @@ struct SoftwareDriverOptions {
   Order order = Order::kForward;
   int64_t memory_bytes = int64_t{256} << 20;
   int64_t host_bytes = int64_t{256} << 20;  // page-locked
+  // Whether pages that are there can be locked.
+  bool locks_pages = true;
   // Outlives the driver where a test looks at it after.
   std::shared_ptr<SoftwareHoldings> holdings = std::make_shared<SoftwareHoldings>();
   // The call of that name fails when it is made for the `failing_time`th time, from 1, and

@@ -24,9 +24,11 @@ bool Names(absl::string_view model, absl::string_view words) {
   if (at == absl::string_view::npos) return false;
   const size_t end = at + words.size();
   const bool begins = at == 0 || !absl::ascii_isalnum(static_cast<unsigned char>(model[at - 1]));
-  const bool ends =
-      end == model.size() || !absl::ascii_isalnum(static_cast<unsigned char>(model[end]));
-  return begins && ends;
+  const auto at_end = [&](size_t i) { return i < model.size() ? model[i] : ' '; };
+  const bool ends = !absl::ascii_isalnum(static_cast<unsigned char>(at_end(end)));
+  // "A100-10C" is a part of one, for a virtual machine; "A100-SXM4" is none.
+  const bool is_part = at_end(end) == '-' && absl::ascii_isdigit(at_end(end + 1));
+  return begins && ends && !is_part;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "plan/device_scratch.h"
 #include "plan/job_spec.h"
 #include "plan/model_flops.h"
 #include "plan/schedule.h"
@@ -75,7 +76,12 @@ absl::StatusOr<int64_t> IdleAnonymousBytes() {
 std::unique_ptr<Ops> MakeOps(const RankPlan& plan, const v1::JobSpec& spec, int threads,
                              MemoryMeter& meter, Accelerator* accelerator) {
   if (accelerator != nullptr) {
-    return accelerator->MakeOps({.meter = &meter, .bf16 = plan.param_bytes < SizeOf(DType::kF32)});
+    // What grows in turn would leave holes in what is reserved.
+    const DeviceScratch largest = LargestDeviceScratch(plan, spec);
+    return accelerator->MakeOps({.meter = &meter,
+                                 .bf16 = plan.param_bytes < SizeOf(DType::kF32),
+                                 .kernel_scratch_bytes = largest.kernels,
+                                 .operand_scratch_bytes = largest.operands});
   }
   // All of it now: a rank may be without a micro-batch for long.
   const ScratchSizes scratch = ScratchOf(plan, spec);

@@ -185,7 +185,8 @@ void RankMemory::PlaceOffloadedState(const RankPlan& plan, UnitMemory& unit, int
   buffers_.push_back(Buffer::OnHost(meter_, Pool::kOptimizer, bytes, padding_bytes,
                                     accelerator_->locked_memory()));
   auto* const home = buffers_.back().as<float>();
-  unit.state = {home, home + owned, home + 2 * owned};
+  // Without memory the device's status says so.
+  if (home != nullptr) unit.state = {home, home + owned, home + 2 * owned};
   unit.next = unit.state;
 }
 

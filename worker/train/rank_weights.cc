@@ -70,8 +70,9 @@ absl::StatusOr<std::string> RankJob::WriteWeights(const FormationAbort& abort) {
   BringStateHome(plan_, memory_, device_);
   SHERD_RETURN_IF_ERROR(device_.status());
   for (int retry = 1;; ++retry) {
-    const absl::Status written = sherd::WriteWeights(weight_files_, output_.files, assignment_,
-                                                     plan_, root, step_, *ops_, memory_, mesh_);
+    const absl::Status written =
+        sherd::WriteWeights(weight_files_, output_.files, assignment_, plan_, root, step_, *ops_,
+                            device_, memory_, mesh_);
     if (written.ok()) break;
     // All ranks have heard the same, and count alike.
     const bool full = absl::IsResourceExhausted(written) && FailedRankOf(written) >= 0;

@@ -44,7 +44,7 @@ CheckpointInfo InfoOf(const v1::Assignment& assignment, const RankPlan& plan, in
 
 // F15: weights that are no numbers are not published. Loss and norm are those before the last
 // update. Every rank looks at what it writes.
-absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
+absl::Status CheckFinite(const RankPlan& plan, Ops& ops, Device& device, RankMemory& memory) {
   ExactSum squares;
   for (size_t index = 0; index < plan.inventory.units.size(); ++index) {
     const UnitMemory& unit = memory.unit(static_cast<int>(index));
@@ -58,6 +58,8 @@ absl::Status CheckFinite(const RankPlan& plan, Ops& ops, RankMemory& memory) {
                   }
                 });
   }
+  // A device that fails meanwhile has looked at nothing.
+  SHERD_RETURN_IF_ERROR(device.status());
   if (squares.nonfinite == 0) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the last update made ", squares.nonfinite,
                                           " weights infinite or no number; lower "
@@ -78,13 +80,13 @@ absl::Status Publish(FileSystem& files, const std::string& directory, const Chec
 
 absl::Status WriteWeights(FileSystem& files, FileSystem& real_files,
                           const v1::Assignment& assignment, const RankPlan& plan,
-                          const std::string& root, int64_t step, Ops& ops, RankMemory& memory,
-                          RankMesh& mesh) {
+                          const std::string& root, int64_t step, Ops& ops, Device& device,
+                          RankMemory& memory, RankMesh& mesh) {
   const bool leads = mesh.rank() == 0;
   const CheckpointInfo info = InfoOf(assignment, plan, step);
   const std::string directory = FinalDirectory(root);
   const bool makes_root = absl::IsNotFound(files.List(root).status());
-  absl::Status prepared = CheckFinite(plan, ops, memory);
+  absl::Status prepared = CheckFinite(plan, ops, device, memory);
   if (prepared.ok() && leads) prepared = PrepareStaging(files, directory, info);
   // Whatever goes wrong from here on, also a peer's death, nothing half-written stays.
   absl::Cleanup discard = [&] {

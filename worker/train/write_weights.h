@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "kernels/device.h"
 #include "plan/ledger.h"
 #include "sherd/v1/layout.pb.h"
 #include "worker/checkpoint/file_system.h"
@@ -17,7 +18,7 @@ namespace sherd {
 // there before: what was begun is removed with `real_files`, also when `files` are cancelled.
 absl::Status WriteWeights(FileSystem& files, FileSystem& real_files,
                           const v1::Assignment& assignment, const RankPlan& plan,
-                          const std::string& root, int64_t step, Ops& ops, RankMemory& memory,
-                          RankMesh& mesh);
+                          const std::string& root, int64_t step, Ops& ops, Device& device,
+                          RankMemory& memory, RankMesh& mesh);
 
 }  // namespace sherd

@@ -14,7 +14,8 @@ TEST(KnownPeaks, AreOfTheCardAndOfNoneThatIsCalledAlike) {
   EXPECT_EQ(KnownPeakFlops("NVIDIA GB200"), 2500e12);
   EXPECT_EQ(KnownPeakFlops("NVIDIA B200"), 2250e12);
   for (const char* unknown : {"", "NVIDIA H20", "NVIDIA RTX A1000", "NVIDIA GeForce RTX 4090",
-                              "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "software device"}) {
+                              "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "GRID A100-10C",
+                              "NVIDIA H100-20C", "software device"}) {
     EXPECT_EQ(KnownPeakFlops(unknown), 0) << unknown;
   }
 }
