@@ -229,6 +229,21 @@ TEST_F(NcclTraining, AnAbortInTheMiddleEndsAllRanks) {
   }
 }
 
+// F8: a job that ends early leaves its device work that it has enqueued and not waited for; arenas
+// stay until that is done.
+TEST_F(NcclTraining, ArenasOutliveWhatIsEnqueuedWhenAJobIsAborted) {
+  for (int64_t step = 1; step <= 4; ++step) {
+    const SoftwareDriverOptions options{.schedule = Schedule::kLate};
+    ConnectedDevices devices(2, options);
+    LocalWorld world(Job("zero3", v1::DATA_TYPE_FP32, 2, 1000), 2, devices.Epoch());
+    world.Start();
+    world.WaitForStep(0, step);
+    world.trainer(0).Abort("as the test says");
+    EXPECT_FALSE(world.Join()[1].result.status.ok());
+    EXPECT_EQ(options.holdings->freed_at_work.load(), 0) << "aborted after step " << step;
+  }
+}
+
 // A device that fails in the middle ends the job on all ranks, with the cause on its own.
 TEST_F(NcclTraining, ADeviceThatFailsEndsTheJobOnAllRanks) {
   ConnectedDevices devices(2);
