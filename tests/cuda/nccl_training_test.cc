@@ -255,6 +255,25 @@ TEST_F(NcclTraining, ADeviceThatFailsEndsTheJobOnAllRanks) {
   EXPECT_EQ(ranks[0].result.lost_peer, 1);
 }
 
+// F34: over several axes, whichever of them a rank hears of it on.
+TEST_F(NcclTraining, ADeviceThatFailsIsBlamedAlongSeveralAxes) {
+  v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_FP32, 2, 50);
+  testing::MakeLlama(spec);
+  spec.mutable_parallel()->set_tensor(2);
+  ConnectedDevices devices(4);
+  devices.Replace(1, {.failing_call = "cublasLtMatmul", .failing_time = 60});
+  const std::vector<RankRecord> ranks = devices.Train(spec);
+  EXPECT_EQ(ranks[1].result.lost_peer, -1);
+  EXPECT_THAT(std::string(ranks[1].result.status.message()),
+              HasSubstr("cuda:0: a product of matrices"));
+  for (const size_t rank : {0, 2, 3}) {
+    EXPECT_FALSE(ranks[rank].result.status.ok());
+    // Rank 2 has no group with rank 1, and the others may hear of it from each other.
+    EXPECT_GE(ranks[rank].result.lost_peer, 0) << rank << ": " << ranks[rank].result.status;
+    EXPECT_NE(ranks[rank].result.lost_peer, static_cast<int>(rank));
+  }
+}
+
 TEST_F(NcclTraining, AnErrorOfNcclEndsTheJobOnAllRanks) {
   ConnectedDevices devices(2);
   devices.nccl().Inject({.call = NcclCall::kGroupEnd,
