@@ -181,7 +181,9 @@ class DeviceTrainers {
 absl::StatusOr<std::unique_ptr<NcclApi>> OpenNcclFor(Accelerator* device, const std::string& nccl) {
   if (nccl == "none") return nullptr;
   const bool named = nccl != "auto";
-  if (device == nullptr || device->streams() == nullptr || device->unique_id().empty()) {
+  // NCCL refuses two ranks on one PCI address, which all slices of a card share.
+  const bool slice = device != nullptr && absl::StrContains(device->model(), " MIG ");
+  if (slice || device == nullptr || device->streams() == nullptr || device->unique_id().empty()) {
     if (!named) return nullptr;
     return absl::FailedPreconditionError(
         absl::StrCat("--nccl ", nccl, ": the device is no GPU that forms groups by it"));

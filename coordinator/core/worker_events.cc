@@ -301,7 +301,8 @@ void OnWorkerJoined(Transition& transition, const v1::WorkerJoined& event) {
   worker.numerics_fingerprint = event.numerics_fingerprint();
   worker.output_root = event.output_root();
   worker.memory_bytes = event.memory_bytes();
-  worker.gpu = event.gpu();
+  // Without an id nobody knows who shares it: it is none.
+  worker.gpu = event.gpu().id().empty() ? v1::Gpu() : event.gpu();
   worker.alive = true;
   worker.lost_unix_ms = 0;
   AdoptStaleRank(transition, worker, event);

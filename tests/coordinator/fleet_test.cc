@@ -295,6 +295,15 @@ TEST_F(FleetTest, TheGpuOfAWorkerIsKnown) {
   EXPECT_TRUE(Worker("w1").gpu.id().empty());
 }
 
+// As after a restart of the coordinator: an address alone is no GPU.
+TEST_F(FleetTest, AGpuWithoutAnIdIsNone) {
+  v1::Hello hello = HelloOf("x", 1);
+  hello.mutable_gpu()->set_nccl_version(22809);
+  hello.mutable_gpu()->set_address("tcp:127.0.0.1:1");
+  Connect(hello);
+  EXPECT_EQ(Worker("x").gpu.SerializeAsString(), "");
+}
+
 TEST_F(FleetTest, AHelloWithoutNameOrIncarnationIsRefused) {  // F55
   EXPECT_EQ(Connect("", 1)->closed->code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Connect("x", 0)->closed->code(), absl::StatusCode::kInvalidArgument);

@@ -229,6 +229,21 @@ TEST_F(NcclTraining, AnAbortInTheMiddleEndsAllRanks) {
   }
 }
 
+// F8: a job that ends early leaves its device work that it has enqueued and not waited for; arenas
+// stay until that is done.
+TEST_F(NcclTraining, ArenasOutliveWhatIsEnqueuedWhenAJobIsAborted) {
+  for (int64_t step = 1; step <= 4; ++step) {
+    const SoftwareDriverOptions options{.schedule = Schedule::kLate};
+    ConnectedDevices devices(2, options);
+    LocalWorld world(Job("zero3", v1::DATA_TYPE_FP32, 2, 1000), 2, devices.Epoch());
+    world.Start();
+    world.WaitForStep(0, step);
+    world.trainer(0).Abort("as the test says");
+    EXPECT_FALSE(world.Join()[1].result.status.ok());
+    EXPECT_EQ(options.holdings->freed_at_work.load(), 0) << "aborted after step " << step;
+  }
+}
+
 // A device that fails in the middle ends the job on all ranks, with the cause on its own.
 TEST_F(NcclTraining, ADeviceThatFailsEndsTheJobOnAllRanks) {
   ConnectedDevices devices(2);
@@ -238,6 +253,25 @@ TEST_F(NcclTraining, ADeviceThatFailsEndsTheJobOnAllRanks) {
               HasSubstr("cuda:0: a product of matrices"));
   EXPECT_FALSE(ranks[0].result.status.ok());
   EXPECT_EQ(ranks[0].result.lost_peer, 1);
+}
+
+// F34: over several axes, whichever of them a rank hears of it on.
+TEST_F(NcclTraining, ADeviceThatFailsIsBlamedAlongSeveralAxes) {
+  v1::JobSpec spec = Job("zero3", v1::DATA_TYPE_FP32, 2, 50);
+  testing::MakeLlama(spec);
+  spec.mutable_parallel()->set_tensor(2);
+  ConnectedDevices devices(4);
+  devices.Replace(1, {.failing_call = "cublasLtMatmul", .failing_time = 60});
+  const std::vector<RankRecord> ranks = devices.Train(spec);
+  EXPECT_EQ(ranks[1].result.lost_peer, -1);
+  EXPECT_THAT(std::string(ranks[1].result.status.message()),
+              HasSubstr("cuda:0: a product of matrices"));
+  for (const size_t rank : {0, 2, 3}) {
+    EXPECT_FALSE(ranks[rank].result.status.ok());
+    // Rank 2 has no group with rank 1, and the others may hear of it from each other.
+    EXPECT_GE(ranks[rank].result.lost_peer, 0) << rank << ": " << ranks[rank].result.status;
+    EXPECT_NE(ranks[rank].result.lost_peer, static_cast<int>(rank));
+  }
 }
 
 TEST_F(NcclTraining, AnErrorOfNcclEndsTheJobOnAllRanks) {

@@ -55,6 +55,7 @@ class SoftwareDriver::Stream final : public CUstream_st {
   std::deque<Work> waiting;
   uint64_t enqueued = 0, wanted = 0, done = 0;
   bool high_priority = false;
+  bool destroyed = false;
   int asides = 0;                       // enqueued and not done
   std::function<bool()> running_aside;  // what is next on the stream; null: nothing
   bool busy = false;                    // until that is done
@@ -158,9 +159,18 @@ CudaDriver::Error SoftwareDriver::Free(void* memory) {
   absl::MutexLock lock(&mutex_);
   const auto piece = pieces_.find(static_cast<std::byte*>(memory));
   if (piece == pieces_.end()) return kInvalidValue;
+  holdings_->freed_at_work += HasWork();
   holdings_->memory_bytes -= static_cast<int64_t>(piece->second);
   pieces_.erase(piece);
   return error;
+}
+
+bool SoftwareDriver::HasWork() const {
+  if (failure_ != kSuccess || holdings_->hangs) return false;
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (!stream->destroyed && stream->done < stream->enqueued) return true;
+  }
+  return false;
 }
 
 CudaDriver::Error SoftwareDriver::MallocHost(void** memory, size_t bytes) {
@@ -231,8 +241,10 @@ CudaDriver::Error SoftwareDriver::StreamCreate(CUstream_st** stream, bool high_p
   return kSuccess;
 }
 
-CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st*) {
+CudaDriver::Error SoftwareDriver::StreamDestroy(CUstream_st* stream) {
   // The object stays until the end: after a failure, work of it may be running.
+  absl::MutexLock lock(&mutex_);
+  static_cast<Stream*>(stream)->destroyed = true;
   --holdings_->streams;
   return kSuccess;
 }

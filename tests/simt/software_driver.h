@@ -42,7 +42,9 @@ struct SoftwareHoldings {
   // Those of them with such an epilogue.
   std::atomic<int64_t> gelus{0}, gelu_gradients{0};
   std::atomic<int64_t> launches{0};  // of kernels, so far
-  std::atomic<bool> hangs{false};    // set by a test: nothing that is enqueued is done any more
+  // Pieces of the device's memory that were freed before it had done all that it was given.
+  std::atomic<int64_t> freed_at_work{0};
+  std::atomic<bool> hangs{false};  // set by a test: nothing that is enqueued is done any more
   // What algorithms of products were chosen by, so far.
   absl::Mutex mutex;
   std::set<ProductKey> product_keys ABSL_GUARDED_BY(mutex);
@@ -134,6 +136,8 @@ class SoftwareDriver final : public CudaDriver {
   Error RunUntil(Stream& stream, uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   // A stream whose next work is to be done and waits for nothing; null: none.
   Stream* NextWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether something that was enqueued is undone and may yet be done.
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work() ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);
   // On the stream's own thread.
   void WorkAside(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_, memory_mutex_);

@@ -20,6 +20,13 @@ absl::string_view MediumText(Medium medium) {
   return " of shared memory";
 }
 
+bool UsesNccl(const GroupMedia& media) {
+  for (const Medium medium : {media.sharers, media.replicas, media.tensor, media.kv_copies}) {
+    if (medium == Medium::kNccl) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string Introduction(const v1::Assignment& assignment, const RankPlan& plan,
@@ -39,7 +46,7 @@ std::string Introduction(const v1::Assignment& assignment, const RankPlan& plan,
           ? ""
           : "; gradients are summed in another order than on one worker, so "
             "figures differ from its by rounding (zero2 and zero3 never do)",
-      IsReproducible(spec.precision()) || MediaOf(assignment).sharers != Medium::kNccl
+      IsReproducible(spec.precision()) || !UsesNccl(MediaOf(assignment))
           ? ""
           : "; NCCL sums in an order of its own, so figures may differ by rounding between runs");
 }

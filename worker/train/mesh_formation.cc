@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
@@ -135,6 +136,14 @@ absl::StatusOr<RankMesh::Axes> FormAxes(const v1::Assignment& assignment, const 
        TensorGatheredBytes(plan, assignment.spec()), axes.tensor);
   form(groups.kv_copies, ShareBytes(plan, plan.part().kv_copies), 0, axes.kv_copies);
   if (formed.ok()) return axes;
+  // Groups over NCCL end together: that of a member that is gone may have been formed before.
+  for (const RankMesh::Axis* axis : {&axes.sharers, &axes.replicas, &axes.tensor}) {
+    if (lost_peer >= 0 || axis->comm == nullptr) continue;
+    const absl::Status ended = axis->comm->status();
+    const int member = axis->comm->ended_by();
+    if (ended.ok() || member < 0 || !absl::StrContains(formed.message(), ended.message())) continue;
+    lost_peer = axis->ranks[static_cast<size_t>(member)];
+  }
   // Who waits in a group that has been formed must not take this for a departure in order.
   for (RankMesh::Axis* axis : {&axes.sharers, &axes.replicas, &axes.tensor}) {
     if (axis->comm != nullptr) axis->comm->Abort(formed.message());

@@ -132,10 +132,16 @@ void RankMesh::Abort(absl::string_view reason) {
 
 const RankMesh::Axis* RankMesh::SourceOf(const absl::Status& error) const {
   const Axis* source = nullptr;
+  int best = -1;
   for (const Axis* axis : all()) {
-    if (axis->comm == nullptr || error.ok() || axis->comm->status() != error) continue;
-    // This rank ends the other axes with the words that it has heard on one.
-    if (axis->comm->ended_by() >= 0) return axis;
+    if (axis->comm == nullptr || error.ok()) continue;
+    const absl::Status status = axis->comm->status();
+    if (status.ok() || status.message() != error.message()) continue;
+    // Whoever hears of an error on one axis ends the others with its words, as an abort: `error`
+    // may be of one of those, and those of peers may have come from whom they had heard it.
+    const int rating = (axis->comm->ended_by() >= 0 ? 2 : 0) + (absl::IsAborted(status) ? 0 : 1);
+    if (rating <= best) continue;
+    best = rating;
     source = axis;
   }
   return source;

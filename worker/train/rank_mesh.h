@@ -74,8 +74,8 @@ class RankMesh {
   absl::Status status() const;
   // Ends every operation on every axis.
   void Abort(absl::string_view reason);
-  // The rank from which `error` came, when it is an axis's first error and came from another
-  // (Communicator::ended_by); else -1.
+  // The rank from which `error` came, when it is in the words of an axis's first error that came
+  // from another (Communicator::ended_by); else -1.
   int ended_by(const absl::Status& error) const;
   // `error`; when it is an axis's, WithRanks.
   absl::Status Explain(const absl::Status& error) const;
@@ -98,7 +98,7 @@ class RankMesh {
   std::array<const Axis*, 4> all() const {
     return {&axes_.sharers, &axes_.replicas, &axes_.tensor, &axes_.kv_copies};
   }
-  // The axis whose first error `error` is; null when it is none's.
+  // The axis whose first error, in its words, `error` is; null when it is none's.
   const Axis* SourceOf(const absl::Status& error) const;
   static int SizeOf(const Axis& axis) { return axis.comm == nullptr ? 1 : axis.comm->size(); }
   static int PlaceOf(const Axis& axis) { return axis.comm == nullptr ? 0 : axis.comm->rank(); }

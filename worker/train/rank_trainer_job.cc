@@ -82,6 +82,9 @@ absl::Status RankTrainer::FormAndRun(TrainObserver& observer, TrainResult& resul
   status = mesh.Explain(status);
   // Peers of a rank that fails must not wait for it.
   if (!status.ok()) mesh.Abort(status.message());
+  // Arenas go with the mesh. What a job that ended early has enqueued for the device may still use
+  // them, and communicators await their own streams alone.
+  if (accelerated) options_.accelerator->Synchronize().IgnoreError();
   absl::MutexLock lock(&mutex_);
   mesh_ = nullptr;
   return status;

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -202,6 +203,62 @@ TEST(RankMesh, FindsTheGroupThatAnErrorCameFrom) {
   meshes[2]->Abort(error.message());
   EXPECT_EQ(meshes[2]->sharers().status(), error);
   EXPECT_EQ(meshes[2]->ended_by(error), 3);
+}
+
+// A group of two that has ended, with that first error and by that member.
+class EndedCommunicator final : public Communicator {
+ public:
+  EndedCommunicator(absl::Status status, int ended_by)
+      : status_(std::move(status)), ended_by_(ended_by) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::string_view transport() const override { return "nccl"; }
+  std::byte* arena() const override { return nullptr; }
+  int64_t arena_bytes() const override { return 0; }
+  int64_t control_bytes() const override { return 0; }
+  Ticket AllGather(const void*, void*, int64_t) override { return 1; }
+  Ticket ReduceScatter(const void*, int, TreeAccumulator*) override { return 1; }
+  Ticket ReduceScatterInPlace(void*, absl::Span<const int64_t>, DType, int) override { return 1; }
+  Ticket AllReduce(void*, int64_t, DType, int) override { return 1; }
+  Ticket Broadcast(void*, int64_t, int) override { return 1; }
+  Ticket Barrier() override { return 1; }
+  Ticket Exchange(const void*, void*, int64_t) override { return 1; }
+  absl::Status Wait(Ticket) override { return status_; }
+  void Abort(absl::string_view) override {}
+  absl::Status status() const override { return status_; }
+  WireCounts counts() const override { return {}; }
+  int ended_by() const override { return ended_by_; }
+  std::vector<int> missing() const override { return {}; }
+
+ private:
+  const absl::Status status_;
+  const int ended_by_;
+};
+
+// F34: groups over NCCL end together, the others as aborted with the words of the first.
+TEST(RankMesh, FindsTheGroupOfAnErrorThatEndedTheOthersAsAnAbort) {
+  constexpr absl::string_view kGone = "rank 1: its process went away";
+  const absl::Status gone = absl::UnavailableError(kGone);
+  const absl::Status told = absl::AbortedError(kGone);
+  // Nobody told the other group, or somebody who had heard of it too.
+  for (const int teller : {-1, 1}) {
+    for (const bool of_sharers : {false, true}) {
+      const auto ended = [&](bool first, std::vector<int> ranks) {
+        return RankMesh::Axis{
+            std::make_unique<EndedCommunicator>(first ? gone : told, first ? 1 : teller),
+            std::move(ranks)};
+      };
+      RankMesh::Axes axes;
+      axes.sharers = ended(of_sharers, {0, 2});
+      axes.tensor = ended(!of_sharers, {0, 1});
+      const RankMesh mesh(std::move(axes));
+      const int lost = of_sharers ? 2 : 1;
+      EXPECT_EQ(mesh.ended_by(gone), lost) << teller;
+      EXPECT_EQ(mesh.ended_by(told), lost) << teller;
+      EXPECT_EQ(mesh.Explain(told).message(), WithRanks(told, {0, lost}).message());
+    }
+  }
 }
 
 // A cause of the rank's own is not blamed on whoever has ended a group meanwhile.

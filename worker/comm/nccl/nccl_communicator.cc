@@ -85,11 +85,14 @@ absl::StatusOr<NcclCommunicator::Moments> NcclCommunicator::TakeMoments() {
 Ticket NcclCommunicator::EnqueueOp(const OpDescriptor& op, const WireCount& sent, Body body) {
   auto moments = std::make_shared<absl::StatusOr<Moments>>(TakeMoments());
   if (moments->ok()) epoch_.device().compute().Record(*(*moments)->inputs);
+  const int64_t turn = epoch_.TakeTurn();
   return operations_.Enqueue(
-      op, [this, sent, moments, body = std::move(body)](const OpDescriptor& op) {
+      op, [this, sent, moments, turn, body = std::move(body)](const OpDescriptor& op) {
         StreamWork work = operations_.NewWork();
-        work.finish = [this, op, sent, moments, &body](WireCount& moved) -> absl::Status {
+        work.finish = [this, op, sent, moments, turn, &body](WireCount& moved) -> absl::Status {
           SHERD_RETURN_IF_ERROR(moments->status());
+          // Without a deadline: whoever has the turn has one, and its failure ends the epoch.
+          SHERD_RETURN_IF_ERROR(epoch_.AwaitTurn(turn));
           SHERD_RETURN_IF_ERROR(OnDevice(op, **moments, body, moved));
           moved.bytes = sent.bytes;
           moved.messages = sent.messages;
@@ -116,6 +119,7 @@ absl::Status NcclCommunicator::OnDevice(const OpDescriptor& op, const Moments& m
   status = body(run);
   if (status.ok()) {
     stream_->Record(*moments.end);
+    epoch_.PassTurn();
     status = AwaitPassed(run, *moments.end, "it, though all ranks have come,");
   }
   if (!status.ok()) return EndInFlight(Explain(op, status), *moments.end);

@@ -38,8 +38,9 @@ struct NcclOptions {
 // Every operation begins on the hosts, as one without data (stream_operations.h): that all have
 // come, and with the same call, is known before any GPU waits for another. Barrier and Exchange end
 // there. The others then wait for what was enqueued on StreamDevice::compute() before them, go to a
-// stream of the group's own, and end when the device has done them; the host polls for both, and
-// for what NCCL finds out meanwhile, and never waits in a call. Seconds are the device's.
+// stream of the group's own in the order in which the epoch's groups were called, and end when the
+// device has done them; the host polls for both, and for what NCCL finds out meanwhile, and never
+// waits in a call. Seconds are the device's.
 //
 // The first error on any member ends the epoch's communicators of all (nccl_epoch.h).
 class NcclCommunicator final : public Communicator {

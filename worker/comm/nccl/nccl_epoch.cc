@@ -129,6 +129,25 @@ absl::Status NcclEpoch::AwaitReady(NcclComm comm, absl::string_view call, const 
   }
 }
 
+int64_t NcclEpoch::TakeTurn() {
+  absl::MutexLock lock(&mutex_);
+  return next_turn_++;
+}
+
+absl::Status NcclEpoch::AwaitTurn(int64_t turn) const {
+  const auto come = [this, turn] {
+    mutex_.AssertReaderHeld();
+    return turn_ == turn || !end_.ok();
+  };
+  absl::MutexLock lock(&mutex_, absl::Condition(&come));
+  return end_;
+}
+
+void NcclEpoch::PassTurn() {
+  absl::MutexLock lock(&mutex_);
+  ++turn_;
+}
+
 absl::Status NcclEpoch::Check(NcclComm comm) {
   const absl::Status status = Run(
       kAsyncError,

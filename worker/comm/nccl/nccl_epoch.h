@@ -68,6 +68,12 @@ class NcclEpoch {
   using Calls = std::function<NcclResult(NcclApi& api)>;
   absl::Status Launch(NcclComm comm, Calls calls, const Deadline& deadline,
                       const Patience& patience);
+  // NCCL asks that all ranks launch in one order, also what is of different communicators. Whoever
+  // has operations done for it takes a turn for each, and launches one when those before it have
+  // passed theirs on. AwaitTurn ends with the epoch, and then nobody has a turn any more.
+  int64_t TakeTurn() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitTurn(int64_t turn) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void PassTurn() ABSL_LOCKS_EXCLUDED(mutex_);
   // What NCCL has found out about the communicator since.
   absl::Status Check(NcclComm comm);
   // Ends a communicator on which nothing is under way, in order; aborts the epoch when that takes
@@ -135,6 +141,8 @@ class NcclEpoch {
   NcclThread thread_;
   mutable absl::Mutex mutex_;
   std::vector<NcclComm> comms_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_turn_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t turn_ ABSL_GUARDED_BY(mutex_) = 0;  // whose it is
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;    // comms_, to be aborted

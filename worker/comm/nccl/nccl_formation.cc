@@ -76,7 +76,9 @@ absl::Status NcclCommunicator::JoinGroup(const std::vector<Greeting>& greetings,
       absl::IsInternal(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   if (of_nccl) {
     status = absl::Status(status.code(), absl::StrCat("rank ", rank_, " could not join ", name,
-                                                      " over NCCL: ", status.message()));
+                                                      " over NCCL: ", status.message(),
+                                                      " (sherd-worker --nccl none goes through the "
+                                                      "hosts)"));
   }
   if (!clears) return status;
   // Memory does not go while the device may still clear it.

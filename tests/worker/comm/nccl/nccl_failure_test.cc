@@ -147,10 +147,10 @@ TEST(NcclFailure, WhatEndsOneGroupEndsAllOfTheEpoch) {
   NcclRanks ranks(2);
   auto data = ranks.MustForm("data:0");
   auto tensor = ranks.MustForm("tensor:0");
-  // The one waits on the host for the other rank, the other on the device.
-  const Ticket waiting = Reduce(*tensor[0]);
+  // The one waits on the device, the other on the host for the other rank.
   ranks.nccl().Inject({.call = NcclCall::kKernel, .rank = 0});
   Reduce(*data[0]);
+  const Ticket waiting = Reduce(*tensor[0]);
   Reduce(*data[1]);
   ASSERT_TRUE(ranks.nccl().AwaitHang(absl::Seconds(10)));
   const absl::Time start = absl::Now();

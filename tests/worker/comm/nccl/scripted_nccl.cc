@@ -56,6 +56,12 @@ bool ScriptedNccl::AwaitHang(absl::Duration patience) {
   return mutex_.AwaitWithTimeout(absl::Condition(&hangs), patience);
 }
 
+std::vector<std::string> ScriptedNccl::launches(int rank) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = launches_.find(rank);
+  return found == launches_.end() ? std::vector<std::string>() : found->second;
+}
+
 std::vector<std::string> ScriptedNccl::violations() const {
   absl::MutexLock lock(&mutex_);
   return violations_;
@@ -336,6 +342,7 @@ NcclResult ScriptedNccl::GroupEnd() {
 
 NcclResult ScriptedNccl::StartKernels(NcclComm comm, std::vector<Kernel> kernels) {
   Called(NcclCall::kGroupEnd, comm);
+  launches_[comm->rank].push_back(comm->name);
   if (comm->after_polls != nullptr) violations_.push_back(comm->name + " called while in progress");
   const auto fault = FaultIn(NcclCall::kGroupEnd, comm->rank);
   if (fault.has_value()) {

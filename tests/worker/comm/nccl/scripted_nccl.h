@@ -90,6 +90,8 @@ class ScriptedNccl final : public NcclApi {
   int live_allocations() const ABSL_LOCKS_EXCLUDED(mutex_);
   int ids_made() const ABSL_LOCKS_EXCLUDED(mutex_);
   int calls(NcclCall call) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of a rank: the names of the communicators that it launched kernels of, one after another.
+  std::vector<std::string> launches(int rank) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The names of the communicators aborted in each group of calls.
   std::vector<std::vector<std::string>> abort_groups() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -178,6 +180,7 @@ class ScriptedNccl final : public NcclApi {
   // All that there were: a call after the end is to be seen, not to crash.
   std::vector<std::unique_ptr<ncclComm>> comms_ ABSL_GUARDED_BY(mutex_);
   std::map<std::byte*, size_t> allocations_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, std::vector<std::string>> launches_ ABSL_GUARDED_BY(mutex_);  // by rank
   std::vector<std::vector<std::string>> abort_groups_ ABSL_GUARDED_BY(mutex_);
 };
 
