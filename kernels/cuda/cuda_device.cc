@@ -56,7 +56,7 @@ CudaDevice::CudaDevice(std::unique_ptr<CudaDriver> driver, std::string name,
           *driver_, [this] { return failed(); },
           [this](const absl::Status& status) { Remember(status); },
           [this] {
-            Quiet().IgnoreError();
+            Remember(Quiet());
             return !hangs_;
           }),
       arena_(*driver_, [this] { return Quiet(); }) {}

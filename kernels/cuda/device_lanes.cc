@@ -39,7 +39,7 @@ void CudaDevice::Lock(void* begin, int64_t bytes) {
 
 void CudaDevice::Unlock(void* begin) {
   // A driver waits for ever for what hangs; the process ends.
-  Quiet().IgnoreError();
+  Remember(Quiet());
   if (hangs_) return;
   // Where it was not locked, or after a failure, there is nobody to tell.
   driver_->HostUnregister(begin);
