@@ -114,12 +114,11 @@ class Examples(EndToEnd):
     def test_a_job_goes_on_from_the_checkpoint_of_another(self):
         [block] = fences(documented("job-file.md"), "sh")
         (self.tree / "text").write_text("what is shown is what runs\n" * 100)
-        for name, steps in ("first", STEPS), ("second", 2 * STEPS):
+        for name in "first", "second":
             (self.tree / f"{name}.yaml").write_text(
-                JOB.format(name=name, text="text", steps=steps, strategy="zero3", workers=4, out=name))
-        said = self.shell(block)
-        steps = [int(step) for step in re.findall(r"^step (\d+)/", said, re.MULTILINE)]
-        self.assertEqual(steps, list(range(1, 2 * STEPS + 1)))
+                JOB.format(name=name, text="text", steps=STEPS, strategy="zero3", workers=4, out=name))
+        # The second one is told to take as many steps as the first one has taken: none is left.
+        self.assertEqual(re.findall(r"^step \d+", self.shell(block), re.MULTILINE).count(f"step {STEPS}"), 1)
 
     def test_certificates_and_tokens_let_in_whom_they_name(self):
         page = documented("security.md")
@@ -128,11 +127,12 @@ class Examples(EndToEnd):
         host, port = re.search(r"--coordinator (\S+):(\d+)", call).groups()
         coordinator = (f"sherd-coordinator --listen {host}:{port} --data-dir state --tokens tokens --tls-ca ca.pem "
                        "--tls-certificate coordinator.pem --tls-key coordinator.key &")
-        script = [f"ip addr add {host}/32 dev lo", certificates, *token, coordinator, call]
-        self.assertIn("JOB", self.shell("\n".join([*script, "kill %1", "wait"])).upper())
+        answers = f"until (: < /dev/tcp/{host}/{port}) 2>/dev/null; do sleep 0.02; done"
+        script = [f"ip addr add {host}/32 dev lo", certificates, *token, coordinator, answers, call]
+        self.assertIn("STATE", self.shell("\n".join([*script, "kill %1", "wait"])))
         # Another token is nobody's.
-        stranger = "openssl rand -hex 32 > anna.token"
-        self.assertEqual(self.shell("\n".join([*script[:-1], stranger, f"! {call}", "kill %1", "wait"])), "")
+        others = ["openssl rand -hex 32 > anna.token", f"{call} || echo refused"]
+        self.assertEqual(self.shell("\n".join([*script[:-1], *others, "kill %1", "wait"])), "refused\n")
 
     def test_the_quickstart_trains_and_samples(self):
         script = (ROOT / SCRIPTS).read_text()

@@ -22,8 +22,9 @@ namespace sherd {
 namespace {
 
 constexpr char kRequest[] = "GET /metrics HTTP/1.0\r\n\r\n";
-// More than sockets take in.
-constexpr int64_t kLargePage = 32 << 20;
+// More than a server's socket and a small one of the reader's take in.
+constexpr size_t kLargePage = 8 << 20;
+constexpr int kSmallBuffer = 1 << 12;
 
 class TrainMetricsTest : public ::testing::Test {
  protected:
@@ -53,13 +54,17 @@ class TrainMetricsTest : public ::testing::Test {
   int64_t step_ = 0;
 };
 
-FileDescriptor Ask(int port) {
+// Of `buffer` bytes, if any is given, is what the kernel keeps for a reader that does not read.
+FileDescriptor Ask(int port, int buffer = 0) {
   FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const timeval limit = {.tv_sec = 20, .tv_usec = 0};
+  const timeval limit = {.tv_sec = 30, .tv_usec = 0};
+  if (buffer > 0) {
+    EXPECT_EQ(::setsockopt(client.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer)), 0);
+  }
   EXPECT_EQ(::setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
   EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   constexpr ssize_t kBytes = sizeof(kRequest) - 1;
@@ -85,7 +90,7 @@ TEST_F(TrainMetricsTest, AReaderThatStandsStillHoldsUpNoStepAndNoOtherReader) {
       .Add({{"text", std::string(kLargePage, 'x')}});
   const auto server = MetricsServer::Start("127.0.0.1:0", registry_, {});
   ASSERT_TRUE(server.ok()) << server.status();
-  const FileDescriptor stuck = Ask((*server)->port());
+  const FileDescriptor stuck = Ask((*server)->port(), kSmallBuffer);
   // The scrape is on its way, and goes no further than sockets take it in.
   char first = 0;
   ASSERT_EQ(::recv(stuck.get(), &first, 1, 0), 1);
