@@ -250,19 +250,20 @@ TEST_F(CudaTraining, HasTheSameBitsWithItsStateOnTheHost) {
     EXPECT_TRUE(counted.holdings->empty()) << what;
   };
   for (const v1::DataType type : {v1::DATA_TYPE_FP32, v1::DATA_TYPE_BF16}) {
-    const RunOutcome reference = TrainOnDevices(Job("zero3", type, 5), 1);
+    const RunOutcome reference = TrainOnDevices(Job("zero3", type, 4), 1);
+    // With versions and without, in turns.
+    int64_t replicas = type == v1::DATA_TYPE_FP32 ? 0 : 1;
     for (const int world : {1, 2, 3}) {
       for (const absl::string_view strategy : testing::StrategiesOf(world)) {
-        for (const int64_t replicas : {0, 1}) {
-          v1::JobSpec spec = Job(strategy, type, 5);
-          spec.mutable_elastic()->set_replicas(replicas);
-          expect_same(spec, world, {.schedule = Schedule::kPriority}, reference,
-                      absl::StrCat(strategy, " world ", world, " replicas ", replicas, " ",
-                                   std::string(NameOf(type))));
-        }
+        v1::JobSpec spec = Job(strategy, type, 4);
+        spec.mutable_elastic()->set_replicas(replicas);
+        expect_same(spec, world, {.schedule = Schedule::kPriority}, reference,
+                    absl::StrCat(strategy, " world ", world, " replicas ", replicas, " ",
+                                 std::string(NameOf(type))));
+        replicas = 1 - replicas;
       }
     }
-    v1::JobSpec spec = Job("zero2", type, 5);
+    v1::JobSpec spec = Job("zero2", type, 4);
     spec.mutable_elastic()->set_replicas(1);
     for (const Schedule schedule : {Schedule::kLate, Schedule::kGuarded}) {
       expect_same(spec, 2, {.schedule = schedule}, reference,
