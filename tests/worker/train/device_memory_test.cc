@@ -76,7 +76,7 @@ TEST(DeviceMemory, AJobThatTheHostCannotHoldIsRefusedBeforeItsGroupsForm) {
   v1::JobSpec spec =
       TinyJob(scratch.Write("train.txt", MakeText(3000, 3)), "zero3", v1::DATA_TYPE_FP32, 1, 1);
   // Terabytes.
-  spec.mutable_model()->set_hidden(1 << 20);
+  spec.mutable_model()->set_hidden(1 << 16);
   SeparateDevice device(int64_t{1} << 60);
   LocalEpoch epoch;
   epoch.accelerators = {&device};
