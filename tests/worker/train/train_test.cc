@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "plan/job_spec.h"
+#include "plan/ledger.h"
 #include "prometheus/text_serializer.h"
 #include "tests/support/jobs.h"
 #include "tests/support/separate_device.h"
