@@ -113,7 +113,7 @@ class Device(EndToEnd):
         wide = ["--set", "model.hidden=264", "--set", "model.heads=1"]
         device = self.worker("--device", "cuda:0", "--device-library", LIBRARY)
         self.wait_for_workers(1)
-        job = self.submit(self.job("on_device", steps=1, workers=1), *wide)
+        job = self.submit(self.job("on_device", steps=2, workers=1), *wide)
         self.wait_for_state(job, "FAILED", "SUCCEEDED")
         self.assertIn("heads of this job have 264 channels, and cuda:0 takes at most 256", self.get(job)["reason"])
         # The worker goes on.
@@ -122,7 +122,7 @@ class Device(EndToEnd):
         self.stop(device)
         self.worker("--device", "cpu:0")
         self.wait_for_workers(1)
-        job = self.submit(self.job("on_processor", steps=1, workers=1), *wide)
+        job = self.submit(self.job("on_processor", steps=2, workers=1), *wide)
         self.wait_for_state(job, "SUCCEEDED")
 
     def test_a_supervisor_has_a_worker_on_each_gpu(self):
